@@ -12,9 +12,9 @@
 
 enum {
 	ENTRIES_MAX = 4 << 20, // of .eh_frame_hdr's table; Chromium has 1 million
-	ENTRY_BYTES = 64,      // of a function's entry, up to its first instruction
-	HEADER_BYTES = 12,     // of .eh_frame_hdr before its table, in the form that linkers write
-	TARGETS_MAX = 256,     // entries that the function jumps into, parts or not
+	ENTRY_BYTES = 64,      // of an FDE, up to its first instruction
+	HEADER_BYTES = 12,     // of .eh_frame_hdr before its table, as linkers write it
+	TARGETS_MAX = 256,     // FDEs that the function jumps into, cold parts or not
 	POINTER_TO_PC_S32 = CFI_POINTER_TO_PC | CFI_POINTER_S32,
 	POINTER_TO_DATA_S32 = CFI_POINTER_TO_DATA | CFI_POINTER_S32,
 };
@@ -25,7 +25,7 @@ struct table_entry {
 	int32_t entry;
 };
 
-/* .eh_frame_hdr: the entries of .eh_frame by the code that they are for. */
+/* .eh_frame_hdr: the FDEs of .eh_frame by address of their code. */
 struct table {
 	const struct elf *elf;
 	uint64_t address;
@@ -33,11 +33,11 @@ struct table {
 	uint32_t count;
 };
 
-/* A function's entry in .eh_frame. */
+/* An FDE: a function's entry in .eh_frame. */
 struct entry {
 	uint64_t start;
 	uint64_t size;
-	bool is_part; // its code begins with a frame that is there already
+	bool is_part; // its code begins with an established frame
 };
 
 static void table_deinit(struct table *table)
@@ -104,10 +104,7 @@ static const struct table_entry *find_entry(const struct table *table, uint64_t 
 
 /* ---- entries ------------------------------------------------------------------------------------ */
 
-/*
- * The encoding of code addresses, from what the entries have in common: its augmentation is a string
- * of letters, each for a piece of data.
- */
+/* The encoding of code addresses, from the CIE: each letter of its augmentation stands for a piece of data. */
 static int read_encoding(const struct elf *elf, uint64_t address, uint8_t *ret_encoding)
 {
 	uint8_t bytes[ENTRY_BYTES];
@@ -118,7 +115,7 @@ static int read_encoding(const struct elf *elf, uint64_t address, uint8_t *ret_e
 
 	if (rc)
 		return rc;
-	byte_cursor_take(&cursor, 8); // length, and 0 for "common"
+	byte_cursor_take(&cursor, 8); // length, CIE id
 	version = byte_cursor_byte(&cursor);
 	letters = (const char *)cursor.at;
 	while (byte_cursor_byte(&cursor))
@@ -128,7 +125,7 @@ static int read_encoding(const struct elf *elf, uint64_t address, uint8_t *ret_e
 	if (version == 1)
 		byte_cursor_byte(&cursor);
 	else
-		byte_cursor_uleb(&cursor); // the return address's register
+		byte_cursor_uleb(&cursor); // return address register
 	if (cursor.is_broken || letters[0] != 'z')
 		return -ENOENT;
 	byte_cursor_uleb(&cursor); // bytes of data
@@ -144,8 +141,8 @@ static int read_encoding(const struct elf *elf, uint64_t address, uint8_t *ret_e
 }
 
 /*
- * A function begins with its CFA as the call left it and moves on from there; code that begins by
- * defining the CFA, or where registers are, goes on with a frame. DWARF 5, section 7.24.
+ * A function begins with the CFA that its call left. Code that begins by defining the CFA or saved registers
+ * continues a frame. DWARF 5, section 7.24.
  */
 static bool begins_in_a_frame(uint8_t opcode)
 {
@@ -187,8 +184,8 @@ static int read_entry(const struct table *table, const struct table_entry *row,
 /* ---- jumps -------------------------------------------------------------------------------------- */
 
 /*
- * Where a jump at @at of the code goes, relative to @at; 0: none there. Code is not decoded from its
- * start, so this also sees "jumps" within other instructions: who asks must look at the target.
+ * The target of a jump at @code, relative to it; 0: no jump. Code is not decoded from its start, so bytes within
+ * another instruction may look like a jump: the caller checks the target.
  */
 static int64_t jump_at(uint16_t machine, const uint8_t *code, size_t left)
 {
@@ -233,7 +230,7 @@ static bool is_new(struct targets *targets, const struct table_entry *row)
 	return true;
 }
 
-/* The part that @address lies in, if it is one. */
+/* The cold part around @address, if there is one. */
 static bool find_part(const struct table *table, struct targets *targets, uint64_t address,
 		      struct cold_part *ret_part)
 {

@@ -13,7 +13,7 @@
 
 enum {
 	MINOR_MAX = 99,
-	STRINGS_BYTES_MAX = 32 << 20, // of .rodata, where a version is looked for
+	STRINGS_BYTES_MAX = 32 << 20, // of .rodata, which is searched for a version
 	FUNCTION_BYTES = 16,          // of a function that only returns a variable
 };
 
@@ -27,7 +27,7 @@ static uint32_t read_minor(const char *text)
 	return digits && minor <= MINOR_MAX ? minor : 0;
 }
 
-/* python3.11, libpython3.9.so.1.0, libpython3.6m.so: the name that a build installs. */
+/* python3.11, libpython3.9.so.1.0, libpython3.6m.so. */
 static uint32_t minor_of_path(const char *path)
 {
 	const char *name = strrchr(path, '/');
@@ -59,10 +59,7 @@ static uint32_t minor_of_variable(const struct elf_symbols *symbols)
 	return version >> 16 & 0xff;
 }
 
-/*
- * Where the interpreter looks for its library: "lib/python3.9", or since 3.10 "python3.10". If what is found disagrees, nobody knows
- * which is its own.
- */
+/* The path of the standard library: "lib/python3.9", since 3.10 "python3.10". With several versions none is sure. */
 static uint32_t minor_of_strings(const struct elf_symbols *symbols)
 {
 	static const char library[] = "python3.";
@@ -90,8 +87,8 @@ static uint32_t minor_of_strings(const struct elf_symbols *symbols)
 }
 
 /*
- * The variable that a function returns: on x86-64 "mov variable(%rip),%rax; ret", where indirect branch
- * tracking puts an endbr64 before it. 3.6 has no other way to its interpreters.
+ * The variable that a function returns: on x86-64 "mov variable(%rip),%rax; ret", perhaps after endbr64. CPython 3.6
+ * has no symbol for its interpreters.
  */
 static uint64_t returned_variable(const struct elf_symbols *symbols, const char *function)
 {
@@ -113,7 +110,7 @@ static uint64_t returned_variable(const struct elf_symbols *symbols, const char 
 	return address + at + 7 + (uint64_t)(int64_t)distance;
 }
 
-/* _PyRuntime has a section of its own since 3.13, for who finds no symbols. */
+/* Since 3.13 _PyRuntime has a section of its own, which stripped files keep. */
 static uint64_t runtime_of_section(const struct elf_symbols *symbols)
 {
 	const Elf64_Shdr *section = elf_symbols_find_section(symbols, ".PyRuntime");
@@ -126,7 +123,7 @@ struct local_symbols {
 	bool is_python;
 };
 
-/* A static executable exports nothing: its symbol table is all there is. */
+/* A static executable exports nothing: its .symtab is searched. */
 static bool visit_local(void *context, const char *name, const Elf64_Sym *symbol)
 {
 	struct local_symbols *local = context;
@@ -140,7 +137,7 @@ static bool visit_local(void *context, const char *name, const Elf64_Sym *symbol
 	return true;
 }
 
-/* Fill in what symbols say. Returns false for a file that is no interpreter. */
+/* Fill in addresses from symbols. False: the file is no interpreter. */
 static bool find_variables(const struct elf_symbols *symbols, struct python_build *build)
 {
 	struct local_symbols local = { .build = build };

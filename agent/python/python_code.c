@@ -11,13 +11,13 @@
 #include "base/cleanup.h"
 
 enum {
-	PAGE_BYTES = 4096, // the smallest there is: only a guess of what can be read depends on it
+	PAGE_BYTES = 4096,    // the smallest; only the size of the first read depends on it
 	CODE_BYTES_MAX = 512, // 3.13's code objects have 208 bytes before their instructions
 	CHUNK_BYTES = 512,    // most names, paths and line tables fit with their head
-	BYTES_HEAD_REST = 16, // of a bytes object, after the head that all have: ob_size, ob_shash
+	BYTES_HEAD_REST = 16, // of a bytes object, after the common head: ob_size, ob_shash
 };
 
-/* What a code object points to. */
+/* The objects that a code object points to. */
 enum part {
 	PART_NAME,
 	PART_FILE,
@@ -25,14 +25,14 @@ enum part {
 	PART_COUNT,
 };
 
-/* One part: its object's head with some of its content, or all of it. */
+/* A part's object: its head, with some or all of the content behind it. */
 struct object {
 	uint64_t address;
 	uint32_t chunk_size;
 	uint8_t chunk[CHUNK_BYTES];
 	uint64_t content_address;
 	uint32_t content_size;
-	uint8_t *content; // NULL: it lies in the chunk
+	uint8_t *content; // NULL: it is in the chunk
 	struct python_string text;
 };
 
@@ -67,7 +67,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
-// Offsets may come from the process too (_Py_DebugOffsets).
+// Offsets may come from the hostile process (_Py_DebugOffsets).
 static bool are_within_head(const struct python_offsets *offsets)
 {
 	const uint16_t ints[] = {
@@ -122,9 +122,9 @@ static uint32_t checksum_of(const struct code_reader *reader)
 		head_int(reader, offsets->code_marks[0]), head_int(reader, offsets->code_marks[1]));
 }
 
-// ---- what it points to ----------------------------------------------------------------------
+// ---- its parts ------------------------------------------------------------------------------
 
-// The head, and of the content what lies on the same page: if the one is mapped, the other is.
+// The head, and the content on the same page, which is mapped if the head is.
 static uint32_t chunk_size_at(uint64_t address, uint32_t head_bytes)
 {
 	uint32_t left = PAGE_BYTES - address % PAGE_BYTES;
@@ -159,7 +159,7 @@ static int read_chunks(struct code_reader *reader)
 	return rc;
 }
 
-// A pointer in an object, of which the chunk may have too little.
+// A pointer in an object, which may lie behind the chunk.
 static int read_pointer(const struct code_reader *reader, const struct object *object,
 			uint32_t offset, uint64_t *ret_pointer)
 {
@@ -181,12 +181,12 @@ static int find_text(struct code_reader *reader, enum part part, uint32_t size_m
 		return rc;
 	object->content_address = object->address + offset;
 	object->content_size = object->text.count * object->text.character_bytes;
-	if (object->text.is_elsewhere)
+	if (object->text.is_indirect)
 		rc = read_pointer(reader, object, offset, &object->content_address);
 	return rc;
 }
 
-// Too long, or nonsense: the function keeps its name, its lines stay unknown.
+// With a senseless size the function has a name, but no lines.
 static void find_table(const struct python_offsets *offsets, struct object *object)
 {
 	uint32_t head_bytes = python_object_head_bytes(offsets);
@@ -203,7 +203,7 @@ static bool is_in_chunk(const struct object *object)
 	return offset <= object->chunk_size && object->content_size <= object->chunk_size - offset;
 }
 
-// What the chunks do not hold, in one system call.
+// Content outside the chunks, in one system call.
 static int read_contents(struct code_reader *reader)
 {
 	struct process_memory_read reads[PART_COUNT] = { 0 };
@@ -232,7 +232,7 @@ static const uint8_t *content_of(const struct object *object)
 	if (object->content)
 		return object->content;
 	if (!object->content_size)
-		return object->chunk; // wherever it would be
+		return object->chunk; // not read
 	return object->chunk + (object->content_address - object->address);
 }
 

@@ -7,34 +7,34 @@
 #include <string.h>
 
 #include "agent/python/python_code.h"
+#include "base/array.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
 
 enum {
-	// What a read counts as at least, against PYTHON_CODE_READ_BYTES_MAX: its system calls.
-	READ_COST_BYTES = 1 << 10,
-	// A frame whose code object the unwinder could not read.
-	CHECKSUM_UNKNOWN = 0,
+	READ_COST_BYTES =
+		1 << 10, // least cost of a read, of PYTHON_CODE_READ_BYTES_MAX: its system calls
+	CHECKSUM_UNKNOWN = 0, // the unwinder could not read the frame's code object
 };
 
 #define NONE       HASH_TABLE_NONE
-#define EMPTY_NAME "<unnamed>" // what Python calls "", as only code objects made by hand are
+#define EMPTY_NAME "<unnamed>" // for "", which only code objects made by hand have
 
-/* What was read, shared by all code objects that are equal. */
+/* Names and line table, shared by equal code objects. */
 struct content {
 	struct python_code code;
 	uint64_t hash;
 	uint32_t bytes;
-	uint32_t user_count; // 0: the place is free
+	uint32_t user_count; // 0: unused
 };
 
-/* A code object of a process, as it was at some time. In a list, most recently used first. */
+/* A code object of a process. In a list, the most recently used first. */
 struct entry {
 	struct process_key process;
 	uint64_t address;
 	uint32_t checksum;
-	uint32_t content; // NONE: could not be read
-	uint32_t window;  // last used
+	uint32_t content;  // NONE: could not be read
+	uint32_t interval; // last used
 	uint32_t newer, older;
 };
 
@@ -42,7 +42,7 @@ struct python_code_cache {
 	python_interpreter_fn find_interpreter;
 	void *context;
 	struct entry *entries;
-	uint32_t entry_count, entry_capacity; // of places, used or not
+	uint32_t entry_count, entry_capacity; // of entries, used or not
 	uint32_t unused_entry;                // first of those linked by `older`
 	uint32_t newest, oldest;
 	struct hash_table index; // of entries, by process and address
@@ -50,7 +50,7 @@ struct python_code_cache {
 	uint32_t content_count, content_capacity;
 	uint32_t unused_content; // first of those linked by `bytes`
 	struct hash_table content_index;
-	uint32_t window;     // number of the window in work
+	uint32_t interval;   // number of the export interval
 	uint64_t read_bytes; // in it
 	struct python_code_cache_stats stats;
 };
@@ -88,26 +88,15 @@ static uint32_t bytes_of(const struct python_code *code)
 	       code->lines.row_count * sizeof(*code->lines.rows);
 }
 
-static int grow_contents(struct python_code_cache *table)
-{
-	uint32_t capacity = table->content_capacity ? table->content_capacity * 2 : 256;
-	struct content *contents = reallocarray(table->contents, capacity, sizeof(*contents));
-
-	if (!contents)
-		return -ENOMEM;
-	table->contents = contents;
-	table->content_capacity = capacity;
-	return 0;
-}
-
-// Takes @code over. Returns NONE, and leaves it, when out of memory.
+// @code is the cache's from now on. Out of memory it stays the caller's, and NONE is returned.
 static uint32_t add_content(struct python_code_cache *table, const struct python_code *code,
 			    uint64_t hash)
 {
 	uint32_t at = table->unused_content;
 
-	if (at == NONE && table->content_count == table->content_capacity &&
-	    grow_contents(table) < 0)
+	if (at == NONE &&
+	    array_reserve(&table->contents, sizeof(*table->contents), &table->content_capacity,
+			  table->content_count, 1, UINT32_MAX))
 		return NONE;
 	if (at == NONE)
 		at = table->content_count;
@@ -124,7 +113,7 @@ static uint32_t add_content(struct python_code_cache *table, const struct python
 	return at;
 }
 
-// The content that equals @code, which is taken over or freed. Its user is counted.
+// The content equal to @code, with one more user. @code is the cache's from now on, or freed.
 static uint32_t share_code(struct python_code_cache *table, struct python_code *code)
 {
 	uint64_t hash = hash_of_code(code);
@@ -189,12 +178,12 @@ static void link_newest(struct python_code_cache *table, uint32_t at)
 	table->newest = at;
 }
 
-// Once a window is enough to know what is idle, and cheaper than at each use.
+// Once per interval is enough to find idle entries, and cheaper than at each use.
 static void use_entry(struct python_code_cache *table, uint32_t at)
 {
-	if (table->entries[at].window == table->window)
+	if (table->entries[at].interval == table->interval)
 		return;
-	table->entries[at].window = table->window;
+	table->entries[at].interval = table->interval;
 	unlink_entry(table, at);
 	link_newest(table, at);
 }
@@ -236,18 +225,6 @@ static void drop_entry(struct python_code_cache *table, uint32_t at)
 	table->unused_entry = at;
 }
 
-static int grow_entries(struct python_code_cache *table)
-{
-	uint32_t capacity = table->entry_capacity ? table->entry_capacity * 2 : 256;
-	struct entry *entries = reallocarray(table->entries, capacity, sizeof(*entries));
-
-	if (!entries)
-		return -ENOMEM;
-	table->entries = entries;
-	table->entry_capacity = capacity;
-	return 0;
-}
-
 static void make_room(struct python_code_cache *table)
 {
 	while (table->oldest != NONE && (table->index.item_count >= PYTHON_CODES_MAX ||
@@ -257,13 +234,15 @@ static void make_room(struct python_code_cache *table)
 	}
 }
 
-// Its content is the table's from now on, and released when there is no room for the entry.
+// @entry's content is the cache's from now on, and released when there is no room.
 static uint32_t add_entry(struct python_code_cache *table, const struct entry *entry)
 {
 	make_room(table);
 	uint32_t at = table->unused_entry;
 
-	if (at == NONE && (table->entry_count < table->entry_capacity || grow_entries(table) == 0))
+	if (at == NONE &&
+	    array_reserve(&table->entries, sizeof(*table->entries), &table->entry_capacity,
+			  table->entry_count, 1, PYTHON_CODES_MAX + 1) == 0)
 		at = table->entry_count;
 	if (at == NONE || hash_table_add(&table->index, hash_of_entry(entry), at) < 0) {
 		release_content(table, entry->content);
@@ -280,8 +259,7 @@ static uint32_t add_entry(struct python_code_cache *table, const struct entry *e
 
 // ---- reading --------------------------------------------------------------------------------
 
-// Of a process that has gone its parent has the code objects, if they are older than the fork: a checksum
-// tells.
+// The parent of an exited process has its code objects if they are older than the fork: the checksum shows it.
 static int read_from(const struct python_interpreter *interpreter, const struct entry *wanted,
 		     struct python_code *ret_code, uint32_t *ret_bytes)
 {
@@ -309,14 +287,14 @@ static int read_code(struct python_code_cache *table, const struct entry *wanted
 		return rc;
 	table->stats.reads++;
 	rc = read_from(&interpreter, wanted, ret_code, &bytes);
-	// Rows of lines are up to four times what they are read from, and cost as much.
+	// Rows of lines take up to four times the bytes of their table, and cost as much.
 	table->read_bytes += bytes > READ_COST_BYTES ? bytes : READ_COST_BYTES;
 	if (!rc)
 		table->read_bytes += bytes_of(ret_code);
 	return rc;
 }
 
-// Is it the code object of the frame, or another one that was made in its place since?
+// Is it the frame's code object, not another one at the same address?
 static bool is_same(const struct entry *wanted, const struct python_code *code)
 {
 	return wanted->checksum == CHECKSUM_UNKNOWN || wanted->checksum == code->checksum;
@@ -329,7 +307,7 @@ static uint32_t read_entry(struct python_code_cache *table, const struct entry *
 	int rc = read_code(table, wanted, &code);
 
 	entry.content = NONE;
-	entry.window = table->window;
+	entry.interval = table->interval;
 	if (rc == -EBUSY || rc == -ENOENT || rc == -ENOMEM)
 		return NONE;
 	if (rc) {
@@ -347,11 +325,11 @@ static uint32_t read_entry(struct python_code_cache *table, const struct entry *
 
 // ---- find -----------------------------------------------------------------------------------
 
-// What could not be read, and what no checksum vouches for, holds for the window: it is asked for
-// again and again there, and may be another thing in the next.
+// A failed read, or one without a checksum, is valid for this interval only: by the next one another object may be
+// there.
 static bool is_stale(const struct python_code_cache *table, const struct entry *entry)
 {
-	return entry->window != table->window &&
+	return entry->interval != table->interval &&
 	       (entry->content == NONE || entry->checksum == CHECKSUM_UNKNOWN);
 }
 
@@ -394,7 +372,7 @@ bool python_code_cache_find(struct python_code_cache *table, const struct proces
 	*ret_place = (struct python_line){
 		.name = *code->name ? code->name : EMPTY_NAME,
 		.file = code->file,
-		// At the last index a frame has not begun: its instruction was -1.
+		// The last index stands for instruction -1: the frame has not begun.
 		.line = python_line_table_find(&code->lines,
 					       index == PYTHON_INDEX_MAX ? -1 : (int64_t)index),
 	};
@@ -432,10 +410,10 @@ void python_code_cache_free(struct python_code_cache *table)
 
 void python_code_cache_expire(struct python_code_cache *table)
 {
-	table->window++;
+	table->interval++;
 	table->read_bytes = 0;
-	while (table->oldest != NONE &&
-	       table->window - table->entries[table->oldest].window > PYTHON_CODE_IDLE_WINDOWS)
+	while (table->oldest != NONE && table->interval - table->entries[table->oldest].interval >
+						PYTHON_CODE_IDLE_INTERVALS)
 		drop_entry(table, table->oldest);
 }
 

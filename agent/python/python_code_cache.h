@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python functions that were seen running: each code object is read out of its process once, when
-// a frame of it first arrives, and remembered by process and address. Processes that run the same
-// program share what was read. What is known of a process stays known after its end. One thread.
+// Cache of Python code objects: each is read from its process's memory once, when a frame of it first arrives, and
+// cached by process and address. Processes that run the same program share names and line tables. Entries outlive
+// their process. One thread.
 //
 // agent/stacks/frame_resolver.c asks for each frame with FRAME_TAG_PYTHON, callers as they arrive and leaves
 // when they are counted:
@@ -19,14 +19,12 @@
 #include "bpf/unwind/stack.h"
 
 enum {
-	PYTHON_CODES_MAX = 1 << 16, // a large service runs 5,000 functions; workers add up
-	PYTHON_CODE_CACHE_BYTES_MAX = 16 << 20, // of names and lines; some 500 bytes a function
-	PYTHON_CODE_IDLE_WINDOWS = 120, // what is not asked for so long is forgotten: 10 minutes
-	/*
-	 * Read in one window; what comes beyond stays unnamed. 64,000 functions, so only a process that
-	 * makes up frames gets there, and then takes less than a tenth of a core.
-	 */
-	PYTHON_CODE_READ_BYTES_MAX = 64 << 20,
+	PYTHON_CODES_MAX = 1 << 16, // code objects; a large service runs 5,000, its workers add up
+	PYTHON_CODE_CACHE_BYTES_MAX = 16 << 20, // of names and lines; some 500 bytes per function
+	PYTHON_CODE_IDLE_INTERVALS = 120, // an unused entry is evicted after so long: 10 minutes
+	// Reads of 64,000 functions: only a process with fake frames gets there, and it costs less than 0.1 core.
+	PYTHON_CODE_READ_BYTES_MAX = 64
+				     << 20, // per export interval; past it functions stay unnamed
 };
 
 struct python_code_cache;
@@ -35,10 +33,10 @@ struct python_code_cache;
 struct python_interpreter {
 	const struct python_offsets *offsets;
 	uint64_t code_type; // address of PyCode_Type; 0: unknown
-	pid_t parent; // who forked the process, and has the same at the same place; 0: unknown
+	pid_t parent;       // forked the process: has the same code objects; 0: unknown
 };
 
-/** The interpreter of a process. Returns 0; -ENOENT: there is none, or it is not known (any more). */
+/** The interpreter of a process. Returns 0; -ENOENT: none, or unknown (by now). */
 typedef int (*python_interpreter_fn)(void *context, const struct process_key *process,
 				     struct python_interpreter *ret_interpreter);
 
@@ -50,30 +48,29 @@ struct python_line {
 };
 
 struct python_code_cache_stats {
-	uint64_t codes;    // remembered now
-	uint64_t contents; // distinct ones
+	uint64_t codes;    // entries now
+	uint64_t contents; // distinct names and line tables
 	uint64_t bytes;    // memory of those
 	uint64_t reads;    // code objects read, so far
-	uint64_t failures; // of them: nothing there that is a code object, or the process has gone
-	uint64_t reused;   // addresses at which another code object was found than the frame's
-	uint64_t refused;  // not read, because PYTHON_CODE_READ_BYTES_MAX were
+	uint64_t failures; // of them: no code object there, or the process had exited
+	uint64_t reused;   // of them: another code object than the frame's, at its address
+	uint64_t refused;  // not read: past PYTHON_CODE_READ_BYTES_MAX
 	uint64_t evicted;  // to make room
 };
 
-/** @find_interpreter is asked when a code object is to be read. NULL when out of memory. */
+/** @find_interpreter is called for each read. NULL when out of memory. */
 struct python_code_cache *python_code_cache_new(python_interpreter_fn find_interpreter,
 						void *context);
 void python_code_cache_free(struct python_code_cache *table);
 
 /**
- * Where the frame @frame (FRAME_TAG_PYTHON) of @process stands. Call it while the process lives for
- * it to be read; it costs a look-up when its code object is known. Returns false, and no place, if
- * it could not be read; it may be in the next window.
+ * The line of a frame (FRAME_TAG_PYTHON) of @process. Call it while the process lives: an uncached code object is
+ * read now. Returns false if it cannot be read; it may be in the next export interval.
  */
 bool python_code_cache_find(struct python_code_cache *table, const struct process_key *process,
 			    const struct raw_frame *frame, struct python_line *ret_place);
 
-/** Once a window: forget what was not asked for in PYTHON_CODE_IDLE_WINDOWS. */
+/** Once per export interval: evict entries unused for PYTHON_CODE_IDLE_INTERVALS. */
 void python_code_cache_expire(struct python_code_cache *table);
 
 void python_code_cache_read_stats(const struct python_code_cache *table,

@@ -12,14 +12,14 @@
 #include "base/cleanup.h"
 
 static const char loop_name[] = "_PyEval_EvalFrameDefault";
-/* Python/ceval_macros.h, 3.14: each opcode is a function of its own that ends in a jump to the next. */
+/* Python/ceval_macros.h, 3.14: each opcode is a function that ends in a jump to the next one. */
 static const char opcode_prefix[] = "_TAIL_CALL_";
 
 struct search {
 	struct unwind_mark *marks;
 	uint32_t count;
-	Elf64_Sym loop;  // without its parts; of size 0: not seen
-	bool has_newref; // Py_NewRef, which is there since 3.10
+	Elf64_Sym loop;  // without cold parts; size 0: not found
+	bool has_newref; // has Py_NewRef: 3.10 or newer
 };
 
 static void add_mark(struct search *search, uint64_t start, uint64_t size, uint8_t flags)
@@ -33,7 +33,7 @@ static void add_mark(struct search *search, uint64_t start, uint64_t size, uint8
 	};
 }
 
-/* The loop itself, and parts of it that compilers name after it: ".cold", ".part.0". */
+/* The loop and its parts with a compiler's suffix: ".cold", ".part.0". */
 static bool is_loop(const char *name)
 {
 	size_t size = strlen(loop_name);
@@ -66,7 +66,7 @@ static int compare_marks(const void *a, const void *b)
 	return (first->start > second->start) - (first->start < second->start);
 }
 
-/* Sort, join what overlaps, and what touches and is of a kind. Of two kinds, the first one stays. */
+/* Sort; join marks of one kind that overlap or touch. Where two kinds overlap, the first one stays. */
 static void join_marks(struct search *search)
 {
 	uint32_t count = 0;
@@ -90,7 +90,7 @@ static void join_marks(struct search *search)
 	search->count = count;
 }
 
-/* Without a symbol table nothing names the cold parts: they are where the loop jumps to. */
+/* Without .symtab cold parts have no names: they are found by the loop's jumps. */
 static int add_parts(const struct elf *elf, struct search *search)
 {
 	struct cold_part parts[COLD_PARTS_MAX];
@@ -109,7 +109,7 @@ static int add_parts(const struct elf *elf, struct search *search)
 	return 0;
 }
 
-/* Take [start, limit) out of the marks: what is left on both sides stays. */
+/* Remove [start, limit) from the marks. */
 static void remove_range(struct search *search, uint64_t start, uint64_t limit)
 {
 	uint32_t known = search->count;
@@ -125,7 +125,7 @@ static void remove_range(struct search *search, uint64_t start, uint64_t limit)
 	}
 }
 
-/* Up to 3.9, see python_frame_linkage.h. Newer ones have links on the C stack. */
+/* Up to 3.9, see python_frame_linkage.h. Newer versions link frames on the C stack. */
 static int remove_unlinked(const struct elf *elf, struct search *search)
 {
 	struct python_unlinked ranges[PYTHON_UNLINKED_MAX];
@@ -149,7 +149,6 @@ static int remove_unlinked(const struct elf *elf, struct search *search)
 	return 0;
 }
 
-/* What was removed to the last byte is no mark any more. */
 static void drop_empty(struct search *search)
 {
 	uint32_t count = 0;
@@ -161,7 +160,7 @@ static void drop_empty(struct search *search)
 	search->count = count;
 }
 
-/* Every interpreter exports its loop, unless it is a static executable, which exports nothing. */
+/* An interpreter exports its loop, unless it is static and exports nothing. */
 static int check_exports(const struct elf_symbols *symbols)
 {
 	Elf64_Sym loop;
@@ -187,7 +186,7 @@ int python_eval_loop_marks(const struct elf *elf, struct unwind_mark *marks, uin
 		rc = remove_unlinked(elf, &search);
 	}
 	if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG) {
-		*ret_count = 0; // no interpreter, or none that can be read
+		*ret_count = 0; // no interpreter, or an unreadable one
 		return 0;
 	}
 	if (rc)

@@ -39,7 +39,7 @@ static bool read_store(const uint8_t *code, size_t left, struct store *ret_store
 	return true;
 }
 
-/* An epilogue from @at on: the stack pointer is moved back, registers are popped. Returns its end, or 0. */
+/* Is an epilogue at @at: stack pointer moved back, registers popped? Returns its end, or 0. */
 static size_t find_return(const uint8_t *code, size_t size, size_t at)
 {
 	size_t limit = at + RETURN_BYTES_MAX < size ? at + RETURN_BYTES_MAX : size;
@@ -58,7 +58,7 @@ static size_t find_return(const uint8_t *code, size_t size, size_t at)
 	return 0;
 }
 
-/* Where a jump at @at leads in the function; @at if there is none there, or it leads elsewhere. */
+/* The target of a jump at @at; @at without one, or if it leaves the function. */
 static size_t follow_jump(const uint8_t *code, size_t size, size_t at, size_t *ret_jump_size)
 {
 	int64_t target = (int64_t)at;
@@ -77,8 +77,8 @@ static size_t follow_jump(const uint8_t *code, size_t size, size_t at, size_t *r
 }
 
 /*
- * Is the store that ends at @at the one that takes the frame off? The result is checked by a function
- * then, and returned. Adds the ranges of what follows it.
+ * Does the store that ends at @at unlink the frame? Then a call that checks the result and the return follow. Adds
+ * the ranges of these.
  */
 static uint32_t find_tail(const uint8_t *code, size_t size, size_t at, uint64_t start,
 			  struct python_unlinked *ranges)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Up to 3.9 CPython's loop links its frame to the thread a few instructions after it is entered, and
-// takes it off a few before it returns. In between the thread's frames belong to other calls of the
-// loop, and nothing in memory says so: only where the pc is.
+// Up to 3.9 CPython's loop links its frame to the thread some instructions after its entry, and unlinks it some
+// before its return. At those instructions the thread's top frame is another call's. Nothing in memory shows it,
+// only the pc does.
 #pragma once
 
 #include <stddef.h>
@@ -16,9 +16,8 @@ struct python_unlinked {
 };
 
 /**
- * Where in the loop, whose @size bytes of x86-64 code begin at the address @start, its frame is not the
- * thread's top frame. What cannot be recognized is left out.
- * Returns the number of ranges, ascending.
+ * The ranges of the loop (x86-64, @size bytes of code at address @start) in which its frame is not linked, ascending.
+ * Unrecognized code is left out. Returns their number.
  */
 uint32_t python_frame_linkage_find(const uint8_t *code, size_t size, uint64_t start,
 				   struct python_unlinked ranges[PYTHON_UNLINKED_MAX]);

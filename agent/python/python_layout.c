@@ -18,13 +18,13 @@ enum {
 
 /* ---- 3.6 to 3.12, by version ------------------------------------------------------------------- */
 
-/* Include/frameobject.h up to 3.9, Include/cpython/frameobject.h in 3.10: f_back is where reading begins. */
+/* Include/frameobject.h up to 3.9, Include/cpython/frameobject.h in 3.10. Frames are read from f_back on. */
 #define FRAME_OBJECT(lasti)                                                                  \
 	.frame_start = 24, .frame_bytes = (lasti) + 4 - 24, .frame_previous = 0,             \
 	.frame_code = 32 - 24, .frame_position = (lasti)-24, .frame_owner = PYTHON_NO_FIELD, \
 	.frame_tlbc = PYTHON_NO_FIELD
 
-/* From an object's start: its marks, then (co_qualname or) co_name, co_filename and the line table. */
+/* From an object's start: marks, name (co_qualname or co_name), file, line table. */
 #define CODE_PARTS(mark, other_mark, name, file, lines)                                    \
 	.code_marks = { (mark)-OBJECT_TYPE, (other_mark)-OBJECT_TYPE }, .code_name = name, \
 	.code_file = file, .code_lines = lines
@@ -177,9 +177,9 @@ int python_layout_of_version(uint32_t minor, struct python_layout *ret_layout)
 /* ---- 3.13 and newer, by _Py_DebugOffsets --------------------------------------------------------- */
 
 /*
- * Include/internal/pycore_debug_offsets.h: a cookie, the version, the free_threaded flag, then for
- * each structure its size and the offsets of its fields, all of 64 bits. Versions insert fields, so a
- * structure is known by what must hold among its offsets in every version.
+ * Include/internal/pycore_debug_offsets.h: cookie, version, free_threaded flag, then for each structure its size and
+ * the offsets of its fields, all of 64 bits. Versions insert fields, so a structure is recognized by relations among
+ * its offsets that hold in every version.
  */
 enum {
 	WORD_COOKIE,
@@ -192,10 +192,10 @@ enum {
 	WORD_INTERPRETER_ID,
 	WORD_INTERPRETER_NEXT,
 	WORD_INTERPRETER_THREADS,
-	WORD_STRUCTURES, // what follows moves from version to version
+	WORD_STRUCTURES, // the following words move from version to version
 };
 
-/* Words of each structure that are looked at; older versions have fewer, and others behind them. */
+/* Words of each structure that are read. Older versions have fewer; then the next structure's follow. */
 enum { STATE_WORDS = 7, FRAME_WORDS = 8, CODE_WORDS = 11, OBJECT_WORDS = 2 };
 
 struct debug_offsets {
@@ -203,7 +203,7 @@ struct debug_offsets {
 	uint32_t count;
 };
 
-/* A word at @offset, before what begins at @limit. No sum of what the process says, which could wrap. */
+/* Is there a word at @offset, before @limit? Sums of hostile numbers could wrap: none here. */
 static bool is_word_before(uint64_t offset, uint64_t limit)
 {
 	return offset % 8 == 0 && limit >= 8 && offset <= limit - 8;
@@ -237,13 +237,13 @@ static bool is_code(const uint64_t *words)
 	       words[9] < size && words[9] > words[4];
 }
 
-/* size, ob_type: the type is the head's last word. */
+/* size, ob_type: the head's last word is the type. */
 static bool is_object(const uint64_t *words)
 {
 	return (words[0] == 16 || words[0] == 32) && words[1] == words[0] - 8;
 }
 
-/* The first place from *@at on where @is_it holds, with @size words there; *@at is then behind it. */
+/* The first @size words from *at on for which @is_it holds. *at is then behind their start. */
 static const uint64_t *find_words(const struct debug_offsets *debug, uint32_t *at, uint32_t size,
 				  bool (*is_it)(const uint64_t *words))
 {
@@ -256,7 +256,7 @@ static const uint64_t *find_words(const struct debug_offsets *debug, uint32_t *a
 	return NULL;
 }
 
-static void take_frame(struct python_offsets *offsets, const uint64_t *words)
+static void set_frame(struct python_offsets *offsets, const uint64_t *words)
 {
 	offsets->frame_start = 0;
 	offsets->frame_bytes = words[4]; // up to the locals
@@ -272,7 +272,7 @@ static void take_frame(struct python_offsets *offsets, const uint64_t *words)
 }
 
 /* Include/cpython/code.h since 3.12: co_flags, co_argcount, co_posonlyargcount, co_kwonlyargcount. */
-static void take_code(struct python_offsets *offsets, const uint64_t *words)
+static void set_code(struct python_offsets *offsets, const uint64_t *words)
 {
 	uint64_t argcount = words[6] - offsets->code_start;
 
@@ -297,7 +297,7 @@ static void take_code(struct python_offsets *offsets, const uint64_t *words)
 		offsets->frame_tlbc = PYTHON_NO_FIELD;
 }
 
-/* thread_id comes right before native_thread_id, wherever they are among the later fields. */
+/* thread_id is right before native_thread_id, somewhere among the later fields. */
 static uint16_t find_thread_id(const struct debug_offsets *debug, const uint64_t *state)
 {
 	const uint64_t *limit = debug->words + debug->count - 1;
@@ -309,8 +309,8 @@ static uint16_t find_thread_id(const struct debug_offsets *debug, const uint64_t
 	return PYTHON_NO_FIELD;
 }
 
-static int take_structures(const struct debug_offsets *debug, struct python_layout *layout,
-			   struct error *err)
+static int set_structures(const struct debug_offsets *debug, struct python_layout *layout,
+			  struct error *err)
 {
 	struct python_offsets *offsets = &layout->offsets;
 	const uint64_t *state, *frame, *code, *object;
@@ -321,9 +321,7 @@ static int take_structures(const struct debug_offsets *debug, struct python_layo
 	code = frame ? find_words(debug, &at, CODE_WORDS, is_code) : NULL;
 	object = code ? find_words(debug, &at, OBJECT_WORDS, is_object) : NULL;
 	if (!object)
-		return error_set(err, -ENOTSUP,
-				 "CPython 3.%u: the debug offsets of its %s are not as "
-				 "expected",
+		return error_set(err, -ENOTSUP, "CPython 3.%u: unexpected debug offsets of its %s",
 				 offsets->minor,
 				 !state   ? "thread states"
 				 : !frame ? "frames"
@@ -338,18 +336,17 @@ static int take_structures(const struct debug_offsets *debug, struct python_layo
 	    code[5] - object[1] + 4 > PYTHON_CODE_BYTES ||
 	    code[6] - object[1] + 12 > PYTHON_CODE_BYTES ||
 	    offsets->state_thread == PYTHON_NO_FIELD)
-		return error_set(err, -ENOTSUP,
-				 "CPython 3.%u: its debug offsets contradict each other",
+		return error_set(err, -ENOTSUP, "CPython 3.%u: contradictory debug offsets",
 				 offsets->minor);
-	take_frame(offsets, frame);
-	take_code(offsets, code);
+	set_frame(offsets, frame);
+	set_code(offsets, code);
 	layout->type_basicsize = TYPE_BASICSIZE + object[0] - 16;
 	layout->code_basicsize = code[9]; // the instructions begin where the fixed part ends
 	return 0;
 }
 
-static int take_runtime(const struct debug_offsets *debug, struct python_layout *layout,
-			struct error *err)
+static int set_runtime(const struct debug_offsets *debug, struct python_layout *layout,
+		       struct error *err)
 {
 	const uint64_t *words = debug->words;
 
@@ -357,10 +354,9 @@ static int take_runtime(const struct debug_offsets *debug, struct python_layout 
 	    words[WORD_INTERPRETER_SIZE] > INTERPRETER_BYTES_MAX ||
 	    words[WORD_INTERPRETER_NEXT] > STRUCT_BYTES_MAX ||
 	    words[WORD_INTERPRETER_THREADS] > STRUCT_BYTES_MAX)
-		return error_set(
-			err, -ENOTSUP,
-			"CPython 3.%u: the debug offsets of its runtime are not as expected",
-			layout->offsets.minor);
+		return error_set(err, -ENOTSUP,
+				 "CPython 3.%u: unexpected debug offsets of its runtime",
+				 layout->offsets.minor);
 	layout->runtime_interpreters = words[WORD_RUNTIME_INTERPRETERS];
 	layout->runtime_holder = PYTHON_NO_FIELD;
 	layout->interpreter_next = words[WORD_INTERPRETER_NEXT];
@@ -386,7 +382,8 @@ int python_layout_of_debug_offsets(const void *bytes, size_t size, struct python
 	version = debug.words[WORD_VERSION];
 	offsets->minor = version >> 16 & 0xff;
 	if (version >> 24 != 3 || offsets->minor < PYTHON_MINOR_DEBUG_OFFSETS)
-		return error_set(err, -ENOTSUP, "CPython: debug offsets of version %#llx",
+		return error_set(err, -ENOTSUP,
+				 "CPython: unexpected version %#llx of debug offsets",
 				 (unsigned long long)version);
 	offsets->free_threaded = debug.words[WORD_FREE_THREADED] != 0;
 	offsets->entry = PYTHON_ENTRY_SHIM;
@@ -396,9 +393,9 @@ int python_layout_of_debug_offsets(const void *bytes, size_t size, struct python
 	offsets->state_cframe = PYTHON_NO_FIELD;
 	offsets->cframe_frame = PYTHON_NO_FIELD;
 	offsets->cframe_previous = PYTHON_NO_FIELD;
-	rc = take_runtime(&debug, &layout, err);
+	rc = set_runtime(&debug, &layout, err);
 	if (!rc)
-		rc = take_structures(&debug, &layout, err);
+		rc = set_structures(&debug, &layout, err);
 	if (rc)
 		return rc;
 	*ret_layout = layout;

@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/array.h"
+
 enum {
-	CODE_UNIT_BYTES = 2,    // CPython has had instructions of 2 bytes since 3.6
+	CODE_UNIT_BYTES = 2,    // of an instruction since 3.6
 	PAIR_NO_LINE = -128,    // 3.10
 	ENTRY_FIRST_BYTE = 128, // 3.11: only the first byte of an entry has this bit
 	VARINT_MORE = 64,
@@ -14,9 +16,9 @@ enum {
 	VARINT_SHIFT_MAX = 30, // CPython's are of 32 bits
 };
 
-/* The kinds of 3.11's entries that say something about lines (Include/internal/pycore_code.h). */
+/* Kinds of 3.11's entries that matter for lines (Include/internal/pycore_code.h). */
 enum location_kind {
-	LOCATION_ONE_LINE_0 = 10, // 0, 1 or 2 lines further
+	LOCATION_ONE_LINE_0 = 10, // 0, 1 or 2 lines on
 	LOCATION_ONE_LINE_2 = 12,
 	LOCATION_NO_COLUMNS = 13,
 	LOCATION_LONG = 14,
@@ -32,7 +34,7 @@ enum python_line_format python_line_format_of(uint32_t minor)
 
 // ---- rows -----------------------------------------------------------------------------------
 
-/* A table in the reading. `line` has 64 bits, so that no table we read makes it wrap. */
+/* A table while it is decoded. `line` has 64 bits: no table within the limit makes it wrap. */
 struct line_reader {
 	const uint8_t *at, *end;
 	struct python_line_table *lines;
@@ -46,19 +48,7 @@ static uint32_t line_number(int64_t line)
 	return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
-static int grow(struct line_reader *reader)
-{
-	uint32_t capacity = reader->row_capacity ? reader->row_capacity * 2 : 16;
-	struct python_line_row *rows = reallocarray(reader->lines->rows, capacity, sizeof(*rows));
-
-	if (!rows)
-		return -ENOMEM;
-	reader->lines->rows = rows;
-	reader->row_capacity = capacity;
-	return 0;
-}
-
-// From @start on it is @line. Of rows with the same start only the last holds.
+// From @start on it is @line. Of rows with the same start the last one counts.
 static int add_row(struct line_reader *reader, uint64_t start, uint32_t line)
 {
 	struct python_line_table *lines = reader->lines;
@@ -70,7 +60,8 @@ static int add_row(struct line_reader *reader, uint64_t start, uint32_t line)
 		lines->row_count = count;
 		return 0;
 	}
-	if (count == reader->row_capacity && grow(reader) < 0)
+	if (array_reserve(&lines->rows, sizeof(*lines->rows), &reader->row_capacity, count, 1,
+			  UINT32_MAX))
 		return -ENOMEM;
 	lines->rows[count] = (struct python_line_row){ (uint32_t)start, line };
 	lines->row_count = count + 1;
@@ -79,7 +70,7 @@ static int add_row(struct line_reader *reader, uint64_t start, uint32_t line)
 
 // ---- the three formats ----------------------------------------------------------------------
 
-// Pairs: so many bytes further, it is so many lines further. The last line goes on for ever.
+// Pairs (bytes, lines): after so many bytes it is so many lines on. The last line has no end.
 static int read_lnotab(struct line_reader *reader)
 {
 	int rc = add_row(reader, 0, line_number(reader->line));
@@ -87,14 +78,14 @@ static int read_lnotab(struct line_reader *reader)
 	for (; reader->end - reader->at >= 2 && !rc; reader->at += 2) {
 		reader->address += reader->at[0];
 		reader->line += (int8_t)reader->at[1];
-		// An instruction is at an even place: one that begins at 5 would be in unit 2.
+		// Instructions have even offsets: a row at byte 5 begins with the one at byte 6.
 		rc = add_row(reader, (reader->address + 1) / CODE_UNIT_BYTES,
 			     line_number(reader->line));
 	}
 	return rc;
 }
 
-// Pairs: the next so many bytes are so many lines further, or have no line.
+// Pairs (bytes, lines): the next so many bytes are so many lines on, or have no line.
 static int read_pairs(struct line_reader *reader)
 {
 	int rc = 0;
@@ -141,10 +132,10 @@ static int64_t read_line_delta(struct line_reader *reader, uint32_t kind)
 	case LOCATION_LONG:
 		return read_signed_varint(reader);
 	}
-	return 0; // on the same line, or on none: the running line stays what it is
+	return 0; // the same line, or none
 }
 
-// Entries: kind and length in code units, then what the kind has: a change of line, columns.
+// Entries: kind and length in code units, then by kind a change of line, and columns.
 static int read_locations(struct line_reader *reader)
 {
 	int rc = 0;
@@ -178,7 +169,7 @@ static int read_table(struct line_reader *reader, enum python_line_format format
 	return -EINVAL;
 }
 
-// What doubling left over is given back: there are many tables, and they stay.
+// Free spare memory: there are many tables, and they stay.
 static void trim(struct python_line_table *lines)
 {
 	struct python_line_row *rows =
@@ -223,7 +214,7 @@ uint32_t python_line_table_find(const struct python_line_table *lines, int64_t i
 
 	if (instruction < 0)
 		return lines->first_line;
-	// The last row that begins at or before the instruction is the one before `low`.
+	// Afterwards the row before `low` is the last one at or before the instruction.
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 

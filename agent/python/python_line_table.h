@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which source line an instruction of a Python function is on. CPython has written this down in
-// three ways; each is read once into sorted rows, so that a look-up is a search. Pure functions over
-// bytes that come from another process's memory and may be anything.
+// Source lines of a Python function's instructions. CPython has had three formats; each is decoded once into sorted
+// rows for a binary search. Pure functions over bytes of another process's memory, which may hold anything.
 #pragma once
 
 #include <stdint.h>
 
 enum {
-	/*
-	 * Of one code object. 3.11's take some 4 bytes an instruction, 3.10's a list of 5,000 sums
-	 * 400 KiB.
-	 */
-	PYTHON_LINE_TABLE_BYTES_MAX = 1 << 20,
+	PYTHON_LINE_TABLE_BYTES_MAX =
+		1 << 20, // of one code object; 3.11's take 4 bytes per instruction
 };
 
-/** How a line table is written. */
 enum python_line_format {
 	PYTHON_LINE_FORMAT_LNOTAB = 1,    // co_lnotab up to 3.9 (Objects/lnotab_notes.txt)
 	PYTHON_LINE_FORMAT_PAIRS = 2,     // co_linetable of 3.10 (Objects/lnotab_notes.txt)
@@ -33,12 +28,12 @@ struct python_line_table {
 	struct python_line_row *rows; // strictly rising; neighbours differ in their line
 };
 
-/** What CPython 3.@minor writes. */
+/** The format of CPython 3.@minor. */
 enum python_line_format python_line_format_of(uint32_t minor);
 
 /**
- * Read the @size bytes of a line table. Whatever they are gives some rows: a table that is cut off
- * ends there. Lines that are not in 1..INT32_MAX count as none.
+ * Decode the @size bytes of a line table. Any bytes give some rows: a table that is cut off ends there. Lines outside
+ * 1..INT32_MAX count as none.
  * Returns 0; -E2BIG beyond PYTHON_LINE_TABLE_BYTES_MAX; -ENOMEM.
  */
 int python_line_table_read(enum python_line_format format, int32_t first_line, const uint8_t *bytes,
@@ -46,8 +41,8 @@ int python_line_table_read(enum python_line_format format, int32_t first_line, c
 void python_line_table_deinit(struct python_line_table *lines);
 
 /**
- * The line of the instruction that begins @instruction code units of 2 bytes after the first one
- * (f_lasti / 2 up to 3.9, f_lasti in 3.10, distance / 2 since 3.11). Negative: the function has not
- * begun, which is on its first line. Returns 0 if CPython says that the instruction has no line.
+ * The line of instruction @instruction, counted in code units of 2 bytes (f_lasti / 2 up to 3.9, f_lasti in 3.10,
+ * distance / 2 since 3.11). Negative: the function has not begun and is on its first line. Returns 0 for an
+ * instruction without a line.
  */
 uint32_t python_line_table_find(const struct python_line_table *lines, int64_t instruction);

@@ -11,33 +11,32 @@
 #include "agent/python/python_layout.h"
 #include "agent/python/python_thread_state.h"
 #include "agent/unwind/unwind_table.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
 
 enum {
-	FILES_MAX =
-		2 * EXECUTABLES_MAX, // remembered as interpreters or not; then all are forgotten
-	FAILURES_MAX = 16, // processes without one that could be read, until a build is given up
+	FILES_MAX = 2 * EXECUTABLES_MAX, // known to be interpreters or not; then all are dropped
+	FAILURES_MAX = 16, // processes that failed, none having worked, until a build is refused
 	FILE_OTHER = 0,    // no interpreter
-	FILE_REFUSED = PYTHON_RUNTIMES_MAX, // one that is not understood
+	FILE_REFUSED = PYTHON_RUNTIMES_MAX, // unsupported
 };
 
 struct known_file {
 	struct id128 id;
-	uint32_t runtime; // number of its build, or FILE_...
+	uint32_t runtime; // number of its build, FILE_OTHER or FILE_REFUSED
 };
 
 struct runtime {
 	struct id128 id; // of its file
 	struct python_build build;
 	struct python_layout layout;
-	struct unwind_segment
-		segments[UNWIND_SEGMENTS_MAX]; // to find how far a process has moved it
+	struct unwind_segment segments[UNWIND_SEGMENTS_MAX]; // for the load bias in a process
 	uint32_t segment_count;
 	bool is_checked; // layout is known, and a process has confirmed it
 	bool is_refused;
-	bool is_proven; // a process of it could be read: what fails now is in the process
+	bool is_proven; // it worked for a process: a failure is that process's
 	uint32_t failures;
 	pid_t failed_pid; // the last one
 };
@@ -47,9 +46,9 @@ struct python_runtimes {
 	struct known_file *files;
 	uint32_t file_count;
 	uint32_t file_capacity;
-	struct runtime runtimes[PYTHON_RUNTIMES_MAX]; // number 0 is not used
+	struct runtime runtimes[PYTHON_RUNTIMES_MAX]; // number 0 is unused
 	uint32_t runtime_count;
-	bool said_full;
+	bool reported_full;
 };
 
 struct python_runtimes *python_runtimes_new(void)
@@ -79,21 +78,15 @@ static bool file_equals(const void *context, uint32_t item, const void *key)
 	return id128_equal(runtimes->files[item].id, *(const struct id128 *)key);
 }
 
-static int remember_file(struct python_runtimes *runtimes, struct id128 id, uint32_t runtime)
+static int add_file(struct python_runtimes *runtimes, struct id128 id, uint32_t runtime)
 {
 	if (runtimes->file_count == FILES_MAX) {
 		hash_table_clear(&runtimes->index);
 		runtimes->file_count = 0;
 	}
-	if (runtimes->file_count == runtimes->file_capacity) {
-		uint32_t capacity = runtimes->file_capacity ? runtimes->file_capacity * 2 : 256;
-		struct known_file *files = reallocarray(runtimes->files, capacity, sizeof(*files));
-
-		if (!files)
-			return -ENOMEM;
-		runtimes->files = files;
-		runtimes->file_capacity = capacity;
-	}
+	if (array_reserve(&runtimes->files, sizeof(*runtimes->files), &runtimes->file_capacity,
+			  runtimes->file_count, 1, FILES_MAX))
+		return -ENOMEM;
 	runtimes->files[runtimes->file_count] = (struct known_file){ .id = id, .runtime = runtime };
 	if (hash_table_add(&runtimes->index, id128_hash(id), runtimes->file_count))
 		return -ENOMEM;
@@ -101,7 +94,7 @@ static int remember_file(struct python_runtimes *runtimes, struct id128 id, uint
 	return 0;
 }
 
-/* Files that were forgotten come again: the same build keeps its number. */
+/* A dropped file comes again: its build keeps its number. */
 static uint32_t find_same_file(const struct python_runtimes *runtimes, struct id128 id)
 {
 	for (uint32_t i = 1; i < runtimes->runtime_count; i++) {
@@ -117,11 +110,12 @@ static int add_runtime(struct python_runtimes *runtimes, const struct runtime *r
 	uint32_t number = find_same_file(runtimes, runtime->id);
 
 	if (!number && runtimes->runtime_count == PYTHON_RUNTIMES_MAX) {
-		if (!runtimes->said_full)
+		if (!runtimes->reported_full)
 			error_set(notice, -ENOSPC,
-				  "more than %d builds of CPython: the others' stacks stay native",
+				  "too many builds of CPython (limit %d): stacks of others stay "
+				  "native",
 				  PYTHON_RUNTIMES_MAX - 1);
-		runtimes->said_full = true;
+		runtimes->reported_full = true;
 		return -ENOSPC;
 	}
 	if (!number) {
@@ -132,7 +126,7 @@ static int add_runtime(struct python_runtimes *runtimes, const struct runtime *r
 	return 0;
 }
 
-/* What kind of file is @executable? Returns -EBADF if it is not open now. */
+/* The build of @executable's file. Returns -EBADF if it is not open. */
 static int read_file(struct python_runtimes *runtimes, const struct executable *executable,
 		     struct id128 id, const char *path, uint32_t *ret_number, struct error *notice)
 {
@@ -160,7 +154,7 @@ static int read_file(struct python_runtimes *runtimes, const struct executable *
 	return add_runtime(runtimes, &runtime, ret_number, notice);
 }
 
-/* The number of the build that a mapping is of, FILE_OTHER or FILE_REFUSED. */
+/* The number of a mapping's build, FILE_OTHER or FILE_REFUSED. */
 static int find_file(struct python_runtimes *runtimes, const struct executable *executable,
 		     const char *path, uint32_t *ret_number, struct error *notice)
 {
@@ -176,7 +170,7 @@ static int find_file(struct python_runtimes *runtimes, const struct executable *
 	}
 	rc = read_file(runtimes, executable, id, path, &number, notice);
 	if (!rc)
-		rc = remember_file(runtimes, id, number);
+		rc = add_file(runtimes, id, number);
 	if (!rc)
 		*ret_number = number;
 	return rc;
@@ -184,7 +178,7 @@ static int find_file(struct python_runtimes *runtimes, const struct executable *
 
 /* ---- processes ---------------------------------------------------------------------------------- */
 
-/* What to add to a virtual address in the file. */
+/* The load bias: to be added to a virtual address of the file. */
 static bool find_bias(const struct runtime *runtime, const struct mapping *mapping,
 		      uint64_t *ret_bias)
 {
@@ -205,7 +199,7 @@ static bool find_bias(const struct runtime *runtime, const struct mapping *mappi
 static int refuse(struct runtime *runtime, struct error *notice, const char *what)
 {
 	if (!runtime->is_refused && !notice->code)
-		error_set(notice, -ENOTSUP, "CPython 3.%u: %s; its stacks stay native",
+		error_set(notice, -ENOTSUP, "CPython 3.%u: %s: its stacks stay native",
 			  runtime->layout.offsets.minor, what);
 	runtime->is_refused = true;
 	return -ENOTSUP;
@@ -222,7 +216,7 @@ static int read_layout(struct runtime *runtime, pid_t pid, uint64_t bias, struct
 			rc = python_layout_of_debug_offsets(bytes, sizeof(bytes), &runtime->layout,
 							    notice);
 		else if (rc == -EFAULT)
-			rc = -ENOENT; // 3.9's runtime may end with its page
+			rc = -ENOENT; // older than 3.13: the runtime may end with its page
 	}
 	if (rc != -ENOENT)
 		return rc;
@@ -230,7 +224,7 @@ static int read_layout(struct runtime *runtime, pid_t pid, uint64_t bias, struct
 	return python_layout_of_version(runtime->build.minor, &runtime->layout);
 }
 
-/* A code object is as large as it is to be in this version: not a debug build, not another layout. */
+/* The size of code objects is this version's. It differs in a debug build. */
 static int check_layout(const struct runtime *runtime, pid_t pid, uint64_t bias)
 {
 	const struct python_layout *layout = &runtime->layout;
@@ -251,11 +245,11 @@ static int check_runtime(struct runtime *runtime, pid_t pid, uint64_t bias, stru
 	int rc = read_layout(runtime, pid, bias, notice);
 
 	if (rc == -ENOTSUP)
-		return refuse(runtime, notice, "an unknown version");
+		return refuse(runtime, notice, "unsupported version");
 	if (!rc)
 		rc = check_layout(runtime, pid, bias);
 	if (rc == -ENOTSUP)
-		return refuse(runtime, notice, "its code objects are not as expected");
+		return refuse(runtime, notice, "unsupported layout of code objects");
 	runtime->is_checked = !rc;
 	return rc;
 }
@@ -267,9 +261,9 @@ static uint64_t interpreters_of(const struct runtime *runtime, uint64_t bias)
 	return runtime->build.runtime + runtime->layout.runtime_interpreters + bias;
 }
 
-/* Ways that do not begin at the thread's own registers: the holder of the GIL, the list of threads. */
-static void find_others(const struct runtime *runtime, uint64_t bias,
-			struct python_process *process)
+/* Ways that do not begin at the thread's registers: the holder of the GIL, the list of threads. */
+static void add_global_ways(const struct runtime *runtime, uint64_t bias,
+			    struct python_process *process)
 {
 	const struct python_layout *layout = &runtime->layout;
 
@@ -281,7 +275,7 @@ static void find_others(const struct runtime *runtime, uint64_t bias,
 		process->holder = runtime->build.runtime + layout->runtime_holder + bias;
 	if (process->holder)
 		process->ways |= PYTHON_WAY_HOLDER;
-	// Behind the list's head _PyRuntime has the main interpreter.
+	// In _PyRuntime the main interpreter follows the list's head.
 	if (layout->runtime_interpreters != PYTHON_NO_FIELD)
 		process->interpreter += 8;
 }
@@ -302,11 +296,11 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 	rc = python_thread_state_locate(pid, &runtime->layout, interpreters_of(runtime, bias),
 					&process);
 	if (rc == -ENOTSUP) {
-		// It may have been caught between two steps of its start, or be stopped there.
+		// The process may be starting.
 		runtime->failures += pid != runtime->failed_pid;
 		runtime->failed_pid = pid;
 		if (!runtime->is_proven && runtime->failures >= FAILURES_MAX)
-			return refuse(runtime, notice, "no way from a thread to its state");
+			return refuse(runtime, notice, "thread states were not found");
 		return -EAGAIN;
 	}
 	if (rc)
@@ -314,12 +308,12 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 	runtime->is_proven = true;
 	if (runtime->build.code_type)
 		process.code_type = runtime->build.code_type + bias;
-	find_others(runtime, bias, &process);
+	add_global_ways(runtime, bias, &process);
 	*ret_process = process;
 	return 0;
 }
 
-/* What to say of a file that nobody could look into: those that may be interpreters are waited for. */
+/* A file that could not be opened: try again later if it may be an interpreter. */
 static int find_unopened(const char *path)
 {
 	return strstr(path, "python") ? -EAGAIN : -ENOENT;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python interpreter of a process: which build of CPython it is, and where this process has its
-// thread states. What the unwinder steps through Python frames by. Offsets that no header promises are
-// believed only after the process's own memory has confirmed them.
+// The Python interpreter of a process: its build of CPython, and how a thread's registers lead to its thread state.
+// The unwinder needs both for Python frames. Internal offsets are used only after the process's memory has
+// confirmed them.
 #pragma once
 
 #include <stdint.h>
@@ -20,19 +20,18 @@ struct python_runtimes *python_runtimes_new(void);
 void python_runtimes_free(struct python_runtimes *runtimes);
 
 /**
- * Find the interpreter among the mappings of @pid, whose files must have been opened. The first
- * process of a build costs reading some symbols, each later one a few reads of its memory.
+ * Find the interpreter among the mappings of @pid, whose files must be open. The first process of a build costs
+ * reading symbols, each later one some reads of its memory.
  *
- * Returns 0; -ENOENT: there is none; -EAGAIN: it has no thread yet (it is starting, or only mapped):
- * ask again later; -ENOTSUP: its internals do not look as expected: *notice says which version and
- * what, and the native stack is all there is; -ENOSPC at PYTHON_RUNTIMES_MAX builds; -ENOMEM;
- * -errno (-ESRCH, -EPERM) when the process cannot be read. @notice is set only on -ENOTSUP and
- * -ENOSPC, and only the first time for each build: its code is 0 otherwise.
+ * Returns 0; -ENOENT: none; -EAGAIN: it has no thread yet (it is starting, or only mapped): try again later;
+ * -ENOTSUP: its internals are not as expected: stacks stay native; -ENOSPC at PYTHON_RUNTIMES_MAX builds; -ENOMEM;
+ * -errno (-ESRCH, -EPERM) when the process cannot be read. @notice has the cause of -ENOTSUP and -ENOSPC the first
+ * time for each build; its code is 0 otherwise.
  */
 int python_runtimes_find(struct python_runtimes *runtimes, pid_t pid,
 			 const struct mapping_list *mappings, struct python_process *ret_process,
 			 struct error *notice);
 
-/** What a build looks like, by python_process.runtime; NULL if there is none with that number. */
+/** The offsets of a build, by python_process.runtime; NULL: no build has that number. */
 const struct python_offsets *python_runtimes_offsets(const struct python_runtimes *runtimes,
 						     uint32_t runtime);

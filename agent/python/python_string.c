@@ -7,18 +7,18 @@
 #include <string.h>
 
 enum {
-	MINOR_WITHOUT_WSTR = 12, // PEP 623 took wchar_t's pointer and length out of the head
+	MINOR_WITHOUT_WSTR = 12, // PEP 623 removed the wchar_t pointer and length from the head
 	UTF8_CHARACTER_BYTES_MAX = 4,
 	CODE_POINT_MAX = 0x10ffff,
 };
 
-/* The state word: interned, then these. */
+/* Fields of the state word. */
 enum {
 	STATE_INTERNED_BITS = 2,
-	STATE_INTERNED_BYTE_BITS = 8, // 3.14 without the GIL: a byte of its own
-	STATE_KIND_MASK = 7,          // bytes a character
+	STATE_INTERNED_BYTE_BITS = 8, // free-threaded 3.14: a byte of its own
+	STATE_KIND_MASK = 7,          // bytes per character
 	STATE_COMPACT = 1 << 3,       // the characters follow the head
-	STATE_ASCII = 1 << 4,         // and the head is the shorter one
+	STATE_ASCII = 1 << 4,         // with STATE_COMPACT: the head is the shorter one
 };
 
 uint32_t python_object_head_bytes(const struct python_offsets *offsets)
@@ -26,7 +26,7 @@ uint32_t python_object_head_bytes(const struct python_offsets *offsets)
 	return offsets->free_threaded ? 32 : 16;
 }
 
-// An interned byte is at most 3, so the kind read at the old place is 0 then, which is no kind.
+// An interned byte is at most 3: then the kind at the old position reads as 0, which is none.
 static uint32_t state_bits(uint32_t state)
 {
 	if (state >> STATE_INTERNED_BITS & STATE_KIND_MASK)
@@ -34,13 +34,13 @@ static uint32_t state_bits(uint32_t state)
 	return state >> STATE_INTERNED_BYTE_BITS;
 }
 
-// Head, length, hash, state and padding; up to 3.11 wchar_t's pointer.
+// Head, length, hash, state and padding; up to 3.11 a wchar_t pointer.
 uint32_t python_string_head_bytes(const struct python_offsets *offsets)
 {
 	return python_object_head_bytes(offsets) + (offsets->minor < MINOR_WITHOUT_WSTR ? 32 : 24);
 }
 
-// If not all is ASCII: the size in UTF-8 and a pointer to that; up to 3.11 the size in wchar_t.
+// Not compact ASCII: also the size in UTF-8 and a pointer to that; up to 3.11 the size in wchar_t.
 static uint32_t long_head_bytes(const struct python_offsets *offsets)
 {
 	return python_string_head_bytes(offsets) + (offsets->minor < MINOR_WITHOUT_WSTR ? 24 : 16);
@@ -62,9 +62,9 @@ int python_string_find(const struct python_offsets *offsets, const uint8_t *obje
 		return -EBADMSG;
 	text.character_bytes = kind;
 	text.count = count < size_max ? (uint32_t)count : size_max;
-	text.is_elsewhere = !(bits & STATE_COMPACT);
-	*ret_offset = bits & STATE_ASCII && !text.is_elsewhere ? python_string_head_bytes(offsets)
-							       : long_head_bytes(offsets);
+	text.is_indirect = !(bits & STATE_COMPACT);
+	*ret_offset = bits & STATE_ASCII && !text.is_indirect ? python_string_head_bytes(offsets)
+							      : long_head_bytes(offsets);
 	*ret_text = text;
 	return 0;
 }
@@ -93,7 +93,7 @@ static bool is_surrogate(uint32_t character)
 	return character >= 0xd800 && character <= 0xdfff;
 }
 
-// Returns how many bytes were written, UTF8_CHARACTER_BYTES_MAX at most.
+// Returns the bytes written, UTF8_CHARACTER_BYTES_MAX at most.
 static uint32_t encode_utf8(uint32_t character, char *to)
 {
 	if (!character || is_surrogate(character) || character > CODE_POINT_MAX)

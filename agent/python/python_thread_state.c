@@ -9,33 +9,31 @@
 
 enum {
 	INTERPRETERS_TRIED_MAX = 4,
-	THREADS_TRIED_MAX = 16, // thread states looked at, of all of them
-	// The first way tried is nearly always the one; a thread state is found in a few places by chance. Memory
-	// may also be full of them: a way costs up to 64 system calls.
-	WAYS_TRIED_MAX = 256,
+	THREADS_TRIED_MAX = 16, // thread states read
+	WAYS_TRIED_MAX = 256,   // up to 64 system calls each; nearly always the first one is right
 
 	/*
-	 * A thread's control block: glibc's struct pthread has 2304 bytes (2.36), of which the first
-	 * 0x520 are up to the table of keys; musl's 200. pthread_self() points to its start.
+	 * A thread's control block, at pthread_self(): glibc's struct pthread has 2304 bytes (2.36), its table of keys
+	 * ends at 0x520; musl's has 200.
 	 */
 	CONTROL_BYTES = 0x600,
 	CONTROL_WORDS = CONTROL_BYTES / 8,
 	SMALL_CONTROL_BYTES = 0x100,
 	KEY_WORDS = 2,     // glibc's struct pthread_key_data: a sequence number, then the value
-	TABLE_WORDS = 128, // of a table of keys: musl's has 128, glibc's second ones 32 pairs
-	MODULES_MAX = 64,  // with thread-local variables, in the order they were loaded
-	MODULE_WORDS = 64, // of a module's variables: libpython has four or so
-	TLS_FIRST_BYTES_MAX = 0x1000, // from the thread pointer to the first module's variables
-	MUSL_CONTROL_BYTES = 200,     // on aarch64; the vector of modules is its last word
-	DTV_AT = 8, // pointer to the vector of modules: tcbhead_t, and musl's struct pthread
+	TABLE_WORDS = 128, // of a table of keys: musl's has 128, glibc's second-level ones 32 pairs
+	MODULES_MAX = 64,  // entries of the DTV (dynamic thread vector): modules in load order
+	MODULE_WORDS = 64, // of a module's TLS block that are read: libpython has about four
+	TLS_FIRST_BYTES_MAX = 0x1000, // from the thread pointer to the first module's TLS block
+	MUSL_CONTROL_BYTES = 200,     // on aarch64; the DTV pointer is its last word
+	DTV_AT = 8,                   // DTV pointer in tcbhead_t and in musl's struct pthread
 	MINOR_WITH_VARIABLE = 12,
 	ADDRESS_MIN = 0x1000,
 };
 
-/* A thread and what it must point to. */
+/* A thread state and the thread that must point to it. */
 struct thread {
 	uint64_t state;
-	uint64_t control; // pthread_self(): the control block, and on x86-64 the thread pointer
+	uint64_t control; // pthread_self(): the control block; on x86-64 also the thread pointer
 };
 
 #ifdef __aarch64__
@@ -44,13 +42,13 @@ static const bool pointer_is_above = true;
 static const bool pointer_is_above = false;
 #endif
 
-/* Ways are tried with all threads: one that leads each to its state is not there by chance. */
+/* A way is tried with all threads: one that leads each to its state is no accident. */
 struct search {
 	pid_t pid;
 	struct thread threads[THREADS_TRIED_MAX];
 	uint32_t count;
 	uint32_t ways_tried;
-	int64_t dtv_at; // of the vector of modules, from pthread_self()
+	int64_t dtv_at; // of the DTV pointer, from pthread_self()
 	struct python_process best;
 	uint32_t best_count; // threads that it leads to their states
 };
@@ -90,7 +88,7 @@ static bool is_direct(const struct python_process *way)
 	return way->ways == PYTHON_WAY_KEY;
 }
 
-/* Go @way from each thread, if the search may. Returns true once it is a way for all of them. */
+/* Follow @way from each thread. Returns true if it leads all to their states. */
 static bool try_way(struct search *search, const struct python_process *way)
 {
 	uint32_t count = 0;
@@ -107,7 +105,7 @@ static bool try_way(struct search *search, const struct python_process *way)
 
 		count += is_there && word == thread->state;
 	}
-	// glibc's pairs are unmistakable; in tables of anything one hit among many threads is chance.
+	// glibc's pairs are unmistakable; elsewhere a single hit among many threads is an accident.
 	if (!is_direct(way) && 2 * count < search->count)
 		return false;
 	if (count > search->best_count) {
@@ -119,7 +117,7 @@ static bool try_way(struct search *search, const struct python_process *way)
 
 /* ---- finding ways ------------------------------------------------------------------------------- */
 
-/* glibc keeps the first 32 keys in the control block: a used pair's sequence number is odd. */
+/* glibc keeps the first 32 keys in the control block. A used pair's sequence number is odd. */
 static bool find_key(struct search *search, const struct thread *thread)
 {
 	struct python_process way = { .ways = PYTHON_WAY_KEY };
@@ -138,13 +136,13 @@ static bool find_key(struct search *search, const struct thread *thread)
 	return false;
 }
 
-/* musl keeps all keys, and glibc those beyond the first 32, in tables that the block points to. */
+/* musl keeps all keys, and glibc those past the first 32, in tables that the control block points to. */
 static bool find_key_in_table(struct search *search, const struct thread *thread)
 {
 	struct python_process way = { .ways = PYTHON_WAY_KEY | PYTHON_WAY_KEY_INSIDE };
 	uint64_t words[CONTROL_WORDS], table[TABLE_WORDS];
 
-	// musl's block is small, and little need lie behind it.
+	// Memory behind musl's small block may be unmapped.
 	memset(words, 0, sizeof(words));
 	if (process_memory_read(search->pid, thread->control, words, sizeof(words)) &&
 	    process_memory_read(search->pid, thread->control, words, SMALL_CONTROL_BYTES))
@@ -163,7 +161,7 @@ static bool find_key_in_table(struct search *search, const struct thread *thread
 	return false;
 }
 
-/* All places of a module's block that hold the state: one, or two if the thread has the GIL. */
+/* The words of a module's TLS block with the state: one, or two if the thread holds the GIL. */
 static bool find_in_block(struct search *search, const struct thread *thread,
 			  const uint64_t words[MODULE_WORDS], struct python_process *way)
 {
@@ -180,8 +178,8 @@ static bool find_in_block(struct search *search, const struct thread *thread,
 }
 
 /*
- * _Py_tss_tstate, or what 3.15 has instead of the key, by the vector of modules' thread-local variables,
- * @stride bytes each. Modules loaded at start are in it as well as later ones.
+ * The thread-local _Py_tss_tstate, or 3.15's replacement of the key, by the DTV with entries of @stride bytes. It
+ * has modules loaded at start and later ones.
  */
 static bool find_variable(struct search *search, const struct thread *thread, uint32_t stride)
 {
@@ -205,8 +203,8 @@ static bool find_variable(struct search *search, const struct thread *thread, ui
 }
 
 /*
- * The key first: it stays set while a thread has released the GIL, and the variable of 3.12 to 3.14 does
- * not. glibc's dtv_t has 16 bytes, musl's 8. Returns false when not even one thread is led to its state.
+ * The key first: it stays set while a thread has released the GIL; the variable of 3.12 to 3.14 does not. glibc's
+ * dtv_t has 16 bytes, musl's 8. Returns false if no way leads any thread to its state.
  */
 static bool find_way(struct search *search, bool has_variable)
 {
@@ -243,7 +241,7 @@ static bool read_thread(pid_t pid, const struct python_layout *layout, uint64_t 
 	return true;
 }
 
-/* The list changes while it is read: what is found until then is good. */
+/* The list may change while it is read: the states found until then are good. */
 static void collect_threads(struct search *search, const struct python_layout *layout,
 			    uint64_t interpreter)
 {
@@ -254,7 +252,7 @@ static void collect_threads(struct search *search, const struct python_layout *l
 		return;
 	while (state && search->count < THREADS_TRIED_MAX &&
 	       read_thread(search->pid, layout, state, interpreter, &thread)) {
-		// A thread that is about to start has its state already, but does not run yet.
+		// A starting thread has a state, but no pthread_self() yet.
 		if (thread.control >= ADDRESS_MIN && thread.control % 8 == 0)
 			search->threads[search->count++] = thread;
 		if (read_word(search->pid, state + layout->offsets.state_next, &state))
@@ -264,10 +262,7 @@ static void collect_threads(struct search *search, const struct python_layout *l
 
 /* ---- the thread pointer ------------------------------------------------------------------------- */
 
-/*
- * glibc on aarch64: the thread pointer leads to tcbhead_t, whose first word is the vector of modules; its
- * first module's variables lie right behind tcbhead_t.
- */
+/* glibc on aarch64: tcbhead_t begins with the DTV pointer, and the first module's TLS block follows it. */
 static bool is_thread_pointer(pid_t pid, uint64_t pointer, uint64_t vector)
 {
 	uint64_t block;
@@ -284,7 +279,7 @@ int python_thread_state_find_pointer(pid_t pid, uint64_t self, bool is_above, ui
 		*ret_pointer = self;
 		return 0;
 	}
-	// struct pthread is aligned to 64 bytes, and ends where the thread pointer points to.
+	// struct pthread is aligned to 64 bytes and ends at the thread pointer.
 	for (uint64_t at = 0x400; at < 0x1000; at += 64) {
 		uint64_t vector;
 
@@ -294,15 +289,15 @@ int python_thread_state_find_pointer(pid_t pid, uint64_t self, bool is_above, ui
 			return 0;
 		}
 	}
-	// musl's block is its own size exactly, and begins with a pointer to itself.
+	// musl's block has a fixed size and begins with a pointer to itself.
 	if (process_memory_read(pid, self, words, MUSL_CONTROL_BYTES) || words[0] != self)
 		return -ENOTSUP;
 	*ret_pointer = self + MUSL_CONTROL_BYTES;
 	return 0;
 }
 
-/* Ways were found from pthread_self() on; the unwinder begins at the thread pointer. */
-static int take_way(const struct search *search, struct python_process *process)
+/* Offsets from pthread_self() become offsets from the thread pointer, where the unwinder begins. */
+static int set_way(const struct search *search, struct python_process *process)
 {
 	const struct python_process *best = &search->best;
 	uint64_t self = search->threads[0].control, pointer;
@@ -321,8 +316,8 @@ static int take_way(const struct search *search, struct python_process *process)
 	return 0;
 }
 
-/* The vector of modules is at the thread pointer on aarch64, behind pthread_self() on x86-64. */
-static int64_t find_vector(const struct search *search)
+/* The DTV pointer is at the thread pointer on aarch64, behind pthread_self() on x86-64. */
+static int64_t find_dtv(const struct search *search)
 {
 	uint64_t self = search->threads[0].control, pointer;
 
@@ -351,8 +346,8 @@ int python_thread_state_locate(pid_t pid, const struct python_layout *layout, ui
 	}
 	if (!search.count)
 		return -EAGAIN;
-	search.dtv_at = find_vector(&search);
+	search.dtv_at = find_dtv(&search);
 	if (!find_way(&search, layout->offsets.minor >= MINOR_WITH_VARIABLE))
 		return -ENOTSUP;
-	return take_way(&search, process);
+	return set_way(&search, process);
 }

@@ -94,7 +94,7 @@ static inline void put_code(struct heap *heap, uint32_t at, uint32_t first_line)
 	put_u64(heap, at + offsets->code_lines, address_of(heap, LINES_AT));
 }
 
-/* What the unwinder takes from put_code()'s code object. */
+/* What the unwinder reads of put_code()'s code object. */
 static inline uint32_t checksum_of(uint32_t first_line)
 {
 	return python_checksum(1, 2, 67, first_line, MARK, OTHER_MARK);
@@ -120,7 +120,7 @@ static inline void set_offsets(struct heap *heap, uint32_t minor, bool free_thre
 	}
 }
 
-static const uint8_t one_line[] = { 0x80 | 13 << 3 | 7, 2 }; // 3.11: 8 units, a line further
+static const uint8_t one_line[] = { 0x80 | 13 << 3 | 7, 2 }; // 3.11: 8 units, one line on
 
 /* @size readable bytes (whole pages) with f in f.py, lines 10 and 11, at CODE_AT. */
 static inline void open_heap_of(struct heap *heap, uint32_t minor, bool free_threaded,

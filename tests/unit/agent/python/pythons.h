@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPython interpreters that this machine has, for tests that compare with the real thing:
+// The CPython interpreters of this machine, for tests that compare with the real thing:
 // CAIRN_PYTHONS (paths, separated by colons), or else pyenv's and the system's.
 #pragma once
 
@@ -18,7 +18,7 @@ struct python_program {
 static struct python_program python_programs[PYTHONS_MAX];
 static unsigned python_program_count;
 
-/* One that does not start, or is no CPython 3.6 or newer, is passed over. */
+/* One that does not start, or is no CPython 3.6 or newer, is skipped. */
 static inline void add_python(const char *path)
 {
 	struct python_program *program = &python_programs[python_program_count];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code objects read from outside: of every interpreter this machine has, compared with what it says
-// of itself, and made-up ones in this process's own memory that lie in every way.
+// Code objects read from outside: of every interpreter of this machine, compared with its own
+// introspection, and made-up hostile ones in this process's memory.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ static const struct {
 	{ "beyond Unicode", WIDEST, (const uint32_t[]){ 'a', 0x110000, 0xffffffff }, 3, "a??" },
 };
 
-TEST(strings_of_every_kind_and_version_become_utf8)
+TEST(decodes_strings_of_all_kinds_and_versions)
 {
 	for EACH (build, builds) {
 		struct heap heap;
@@ -89,7 +89,7 @@ static void check_elsewhere(struct heap *heap, uint32_t name_at, const char *wha
 	python_code_deinit(&code);
 }
 
-TEST(characters_may_lie_elsewhere)
+TEST(follows_the_pointer_to_characters)
 {
 	for EACH (build, builds) {
 		struct heap heap;
@@ -103,7 +103,7 @@ TEST(characters_may_lie_elsewhere)
 	}
 }
 
-TEST(objects_may_end_where_the_mapping_ends)
+TEST(reads_objects_at_the_end_of_mappings)
 {
 	for EACH (build, builds) {
 		struct python_code code;
@@ -195,7 +195,7 @@ static uint32_t place_at(const struct heap *heap, enum place place)
 	return 0;
 }
 
-TEST(memory_that_lies_is_refused_or_cut)
+TEST(refuses_or_cuts_lying_memory)
 {
 	for EACH (lie, lies) {
 		struct python_code code = { 0 };
@@ -215,7 +215,7 @@ TEST(memory_that_lies_is_refused_or_cut)
 	}
 }
 
-TEST(what_a_read_took_is_told_even_if_it_fails)
+TEST(reports_bytes_read_on_failure)
 {
 	struct python_code code;
 	struct heap heap;
@@ -236,7 +236,7 @@ TEST(what_a_read_took_is_told_even_if_it_fails)
 	close_heap(&heap);
 }
 
-TEST(objects_may_be_one_and_the_same)
+TEST(survives_objects_that_are_the_same)
 {
 	struct python_code code = { 0 };
 	struct heap heap;
@@ -244,14 +244,14 @@ TEST(objects_may_be_one_and_the_same)
 	open_heap(&heap, 12, false);
 	for (enum place place = PLACE_NAME; place <= PLACE_LINES; place++)
 		put_u64(&heap, place_at(&heap, place), address_of(&heap, CODE_AT));
-	// What comes of it is nonsense, but within bounds.
+	// The result is senseless, but within bounds.
 	int rc = read_made_up(&heap, &code);
 	assert_true(rc == 0 || rc == -EBADMSG || rc == -EFAULT);
 	python_code_deinit(&code);
 	close_heap(&heap);
 }
 
-TEST(code_at_no_address_is_refused)
+TEST(refuses_code_at_unmapped_addresses)
 {
 	struct python_code code = { 0 };
 	struct heap heap;
@@ -274,7 +274,7 @@ TEST(code_at_no_address_is_refused)
 	close_heap(&heap);
 }
 
-TEST(offsets_beyond_a_code_object_are_refused)
+TEST(refuses_offsets_beyond_a_code_object)
 {
 	struct python_code code = { 0 };
 	struct heap heap;
@@ -335,7 +335,7 @@ static void *flip(void *argument)
 	return NULL;
 }
 
-TEST(strings_that_change_between_reads_stay_within_bounds)
+TEST(changing_strings_stay_within_bounds)
 {
 	struct flipper flipper = { 0 };
 	pthread_t thread;
@@ -423,7 +423,7 @@ static uint32_t check_lines(const struct python_line_table *lines, const char *r
 	return at;
 }
 
-/* What the interpreter says of a code object, beside its text. */
+/* The interpreter's own numbers of a code object. */
 struct shown_code {
 	unsigned long long address, code, consts, names;
 	uint32_t argcount, kwonlyargcount, flags, first_line;
@@ -495,7 +495,7 @@ static void check_python(const struct python_program *python)
 	assert_true(codes > 500);
 }
 
-TEST(code_objects_are_read_as_each_interpreter_says)
+TEST(reads_code_objects_of_each_interpreter)
 {
 	find_pythons();
 	if (!python_program_count)
@@ -504,14 +504,14 @@ TEST(code_objects_are_read_as_each_interpreter_says)
 		check_python(&python_programs[i]);
 }
 
-RUN_TESTS(cmocka_unit_test(strings_of_every_kind_and_version_become_utf8),
-	  cmocka_unit_test(characters_may_lie_elsewhere),
-	  cmocka_unit_test(objects_may_end_where_the_mapping_ends),
-	  cmocka_unit_test(memory_that_lies_is_refused_or_cut),
-	  cmocka_unit_test(what_a_read_took_is_told_even_if_it_fails),
-	  cmocka_unit_test(objects_may_be_one_and_the_same),
-	  cmocka_unit_test(code_at_no_address_is_refused),
-	  cmocka_unit_test(offsets_beyond_a_code_object_are_refused),
+RUN_TESTS(cmocka_unit_test(decodes_strings_of_all_kinds_and_versions),
+	  cmocka_unit_test(follows_the_pointer_to_characters),
+	  cmocka_unit_test(reads_objects_at_the_end_of_mappings),
+	  cmocka_unit_test(refuses_or_cuts_lying_memory),
+	  cmocka_unit_test(reports_bytes_read_on_failure),
+	  cmocka_unit_test(survives_objects_that_are_the_same),
+	  cmocka_unit_test(refuses_code_at_unmapped_addresses),
+	  cmocka_unit_test(refuses_offsets_beyond_a_code_object),
 	  cmocka_unit_test(an_unknown_type_is_not_checked),
-	  cmocka_unit_test(strings_that_change_between_reads_stay_within_bounds),
-	  cmocka_unit_test(code_objects_are_read_as_each_interpreter_says))
+	  cmocka_unit_test(changing_strings_stay_within_bounds),
+	  cmocka_unit_test(reads_code_objects_of_each_interpreter))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is remembered of Python functions: read once, shared, told apart when an address is used again,
-// kept when the process has gone, and bounded.
+// Cached Python functions: read once, shared, read again at a reused address, kept after their process has
+// exited, and bounded.
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -21,8 +21,8 @@ struct fixture {
 	struct heap heap;
 	struct python_code_cache *codes;
 	struct process_key process;
-	bool gone;    // the process: its interpreter is not known any more
-	pid_t parent; // who forked it; 0: unknown
+	bool gone;    // the process has exited: no interpreter is known
+	pid_t parent; // forked it; 0: unknown
 };
 
 static int find_interpreter(void *context, const struct process_key *process,
@@ -61,7 +61,7 @@ static struct python_code_cache_stats stats_of(const struct fixture *fixture)
 	return stats;
 }
 
-/* The name is UNREAD if there is no place. */
+/* The name is UNREAD without a line. */
 static struct python_line find_at(struct fixture *fixture, uint32_t at, uint32_t index,
 				  uint32_t checksum)
 {
@@ -80,7 +80,7 @@ static const char *name_at(struct fixture *fixture, uint32_t at, uint32_t checks
 	return find_at(fixture, at, 0, checksum).name;
 }
 
-TEST(a_frame_is_name_file_and_line)
+TEST(a_frame_has_name_file_and_line)
 {
 	struct fixture fixture;
 
@@ -95,12 +95,12 @@ TEST(a_frame_is_name_file_and_line)
 	tear_down(&fixture);
 }
 
-TEST(a_code_object_is_read_once)
+TEST(reads_a_code_object_once)
 {
 	struct fixture fixture;
 
 	set_up(&fixture, 0);
-	for (int window = 0; window < 100; window++) {
+	for (int interval = 0; interval < 100; interval++) {
 		EXPECT_STR("f", name_at(&fixture, CODE_AT, checksum_of(10)), "found");
 		python_code_cache_expire(fixture.codes);
 	}
@@ -108,7 +108,7 @@ TEST(a_code_object_is_read_once)
 	tear_down(&fixture);
 }
 
-TEST(an_address_that_is_used_again_is_read_again)
+TEST(reads_a_reused_address_again)
 {
 	struct fixture fixture;
 
@@ -122,7 +122,7 @@ TEST(an_address_that_is_used_again_is_read_again)
 	tear_down(&fixture);
 }
 
-TEST(the_like_of_a_code_object_in_its_place_is_another_one)
+TEST(a_similar_code_object_is_another_one)
 {
 	struct fixture fixture;
 	uint32_t mark_at, second = python_checksum(1, 2, 67, 10, MARK + 16, OTHER_MARK);
@@ -136,7 +136,7 @@ TEST(the_like_of_a_code_object_in_its_place_is_another_one)
 	tear_down(&fixture);
 }
 
-TEST(a_frame_of_code_that_was_replaced_unseen_is_unknown)
+TEST(a_frame_of_replaced_code_is_unknown)
 {
 	struct fixture fixture;
 
@@ -149,7 +149,7 @@ TEST(a_frame_of_code_that_was_replaced_unseen_is_unknown)
 	tear_down(&fixture);
 }
 
-TEST(without_a_checksum_what_is_there_counts_for_the_window)
+TEST(without_checksum_entries_last_one_interval)
 {
 	struct fixture fixture;
 
@@ -162,7 +162,7 @@ TEST(without_a_checksum_what_is_there_counts_for_the_window)
 	tear_down(&fixture);
 }
 
-TEST(processes_of_one_program_share_what_was_read)
+TEST(processes_of_one_program_share_contents)
 {
 	struct fixture fixture;
 
@@ -174,7 +174,7 @@ TEST(processes_of_one_program_share_what_was_read)
 	EXPECT_EQ(64, stats_of(&fixture).codes, "one for each process");
 	EXPECT_EQ(1, stats_of(&fixture).contents, "one for all");
 
-	// Their parts lie elsewhere if they were not forked.
+	// Processes that were not forked have their parts at other addresses.
 	put_u32(&fixture.heap, fixture.heap.offsets.code_start + fixture.heap.offsets.code_marks[0],
 		0x5550);
 	fixture.process.start_ns = 99;
@@ -182,7 +182,7 @@ TEST(processes_of_one_program_share_what_was_read)
 	EXPECT_EQ(1, stats_of(&fixture).contents, "still one for all");
 	put_code(&fixture.heap, CODE_AT, 10);
 
-	// Sharing is by content: another name, file, line or table is another thing.
+	// Sharing is by content: another name, file, line or table is another content.
 	put_text(&fixture.heap, NAME_AT, ASCII, "g", 1);
 	fixture.process.start_ns = 100;
 	EXPECT_STR("g", name_at(&fixture, CODE_AT, checksum_of(10)), "name");
@@ -196,7 +196,7 @@ TEST(processes_of_one_program_share_what_was_read)
 	tear_down(&fixture);
 }
 
-TEST(what_was_read_outlives_its_process)
+TEST(entries_outlive_their_process)
 {
 	struct fixture fixture;
 
@@ -211,7 +211,7 @@ TEST(what_was_read_outlives_its_process)
 	tear_down(&fixture);
 }
 
-TEST(what_a_child_ran_that_has_gone_is_read_of_its_parent)
+TEST(reads_an_exited_childs_code_from_its_parent)
 {
 	struct fixture fixture;
 	pid_t child = fork();
@@ -229,7 +229,7 @@ TEST(what_a_child_ran_that_has_gone_is_read_of_its_parent)
 	tear_down(&fixture);
 }
 
-TEST(what_cannot_be_read_is_tried_once_a_window)
+TEST(retries_failed_reads_once_per_interval)
 {
 	struct fixture fixture;
 
@@ -245,7 +245,7 @@ TEST(what_cannot_be_read_is_tried_once_a_window)
 	tear_down(&fixture);
 }
 
-TEST(an_empty_name_is_said)
+TEST(an_empty_name_is_shown_as_unnamed)
 {
 	struct fixture fixture;
 
@@ -258,20 +258,20 @@ TEST(an_empty_name_is_said)
 	tear_down(&fixture);
 }
 
-TEST(idle_code_is_forgotten)
+TEST(evicts_idle_code)
 {
 	struct fixture fixture;
 
 	set_up(&fixture, 1);
 	put_code(&fixture.heap, MANY_AT, 20);
 	name_at(&fixture, MANY_AT, checksum_of(20));
-	for (int window = 0; window <= PYTHON_CODE_IDLE_WINDOWS; window++) {
+	for (int interval = 0; interval <= PYTHON_CODE_IDLE_INTERVALS; interval++) {
 		name_at(&fixture, CODE_AT, checksum_of(10));
 		python_code_cache_expire(fixture.codes);
 	}
 	EXPECT_EQ(1, stats_of(&fixture).codes, "the used one");
 	EXPECT_EQ(1, stats_of(&fixture).contents, "the used one's");
-	for (int window = 0; window <= PYTHON_CODE_IDLE_WINDOWS; window++)
+	for (int interval = 0; interval <= PYTHON_CODE_IDLE_INTERVALS; interval++)
 		python_code_cache_expire(fixture.codes);
 	EXPECT_EQ(0, stats_of(&fixture).codes, "none");
 	EXPECT_EQ(0, stats_of(&fixture).bytes, "no memory");
@@ -279,7 +279,7 @@ TEST(idle_code_is_forgotten)
 	tear_down(&fixture);
 }
 
-TEST(the_least_recently_used_makes_room)
+TEST(evicts_the_least_recently_used_code)
 {
 	struct fixture fixture;
 
@@ -306,7 +306,7 @@ TEST(the_least_recently_used_makes_room)
 	tear_down(&fixture);
 }
 
-TEST(memory_of_names_and_lines_is_bounded)
+TEST(bounds_memory_of_names_and_lines)
 {
 	struct fixture fixture;
 	uint64_t bytes_max = 0;
@@ -336,7 +336,7 @@ TEST(memory_of_names_and_lines_is_bounded)
 	tear_down(&fixture);
 }
 
-TEST(a_window_reads_no_more_than_its_share)
+TEST(bounds_reads_per_interval)
 {
 	struct fixture fixture;
 
@@ -353,17 +353,17 @@ TEST(a_window_reads_no_more_than_its_share)
 	tear_down(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(a_frame_is_name_file_and_line),
-	  cmocka_unit_test(a_code_object_is_read_once),
-	  cmocka_unit_test(an_address_that_is_used_again_is_read_again),
-	  cmocka_unit_test(the_like_of_a_code_object_in_its_place_is_another_one),
-	  cmocka_unit_test(a_frame_of_code_that_was_replaced_unseen_is_unknown),
-	  cmocka_unit_test(without_a_checksum_what_is_there_counts_for_the_window),
-	  cmocka_unit_test(processes_of_one_program_share_what_was_read),
-	  cmocka_unit_test(what_was_read_outlives_its_process),
-	  cmocka_unit_test(what_a_child_ran_that_has_gone_is_read_of_its_parent),
-	  cmocka_unit_test(what_cannot_be_read_is_tried_once_a_window),
-	  cmocka_unit_test(an_empty_name_is_said), cmocka_unit_test(idle_code_is_forgotten),
-	  cmocka_unit_test(the_least_recently_used_makes_room),
-	  cmocka_unit_test(memory_of_names_and_lines_is_bounded),
-	  cmocka_unit_test(a_window_reads_no_more_than_its_share))
+RUN_TESTS(cmocka_unit_test(a_frame_has_name_file_and_line),
+	  cmocka_unit_test(reads_a_code_object_once),
+	  cmocka_unit_test(reads_a_reused_address_again),
+	  cmocka_unit_test(a_similar_code_object_is_another_one),
+	  cmocka_unit_test(a_frame_of_replaced_code_is_unknown),
+	  cmocka_unit_test(without_checksum_entries_last_one_interval),
+	  cmocka_unit_test(processes_of_one_program_share_contents),
+	  cmocka_unit_test(entries_outlive_their_process),
+	  cmocka_unit_test(reads_an_exited_childs_code_from_its_parent),
+	  cmocka_unit_test(retries_failed_reads_once_per_interval),
+	  cmocka_unit_test(an_empty_name_is_shown_as_unnamed), cmocka_unit_test(evicts_idle_code),
+	  cmocka_unit_test(evicts_the_least_recently_used_code),
+	  cmocka_unit_test(bounds_memory_of_names_and_lines),
+	  cmocka_unit_test(bounds_reads_per_interval))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where interpreters have their loop: in this machine's, as they are and stripped, and in code that
-// only looks so.
+// The loops of this machine's interpreters, as they are and stripped, and of code that
+// only looks like one.
 
 #include <dirent.h>
 #include <errno.h>
@@ -70,7 +70,7 @@ static void check_marks(const char *path, uint32_t count)
 			 (unsigned long long)bytes);
 }
 
-TEST(loops_of_real_interpreters_are_found)
+TEST(finds_loops_of_real_interpreters)
 {
 	find_pythons();
 	if (!python_program_count)
@@ -86,7 +86,7 @@ TEST(loops_of_real_interpreters_are_found)
 /* Parts that no jump leads to are never entered: compilers leave some bytes of them. */
 enum { DEAD_PART_BYTES_MAX = 16 };
 
-/* What was marked before stripping is still, but for dead parts. */
+/* Stripping loses no marks but those of dead parts. */
 static void compare_marks(const char *path, const struct unwind_mark *expected,
 			  uint32_t expected_count, uint32_t count)
 {
@@ -128,7 +128,7 @@ TEST(stripped_interpreters_have_the_same_marks)
 	rmdir(folder);
 }
 
-TEST(versions_of_real_interpreters_are_known)
+TEST(finds_versions_of_real_interpreters)
 {
 	find_pythons();
 	if (!python_program_count)
@@ -175,7 +175,7 @@ static int copy_of(const char *path, size_t *ret_size)
 }
 
 /* Bytes of headers, symbols, unwind information and code turned: marks stay in order, and it ends. */
-TEST(damaged_interpreters_are_survived)
+TEST(survives_damaged_interpreters)
 {
 	enum { ROUNDS = 400, DAMAGES = 64 };
 	static off_t places[DAMAGES];
@@ -264,7 +264,7 @@ static void check_pieces(const struct elf_image *image)
 	}
 }
 
-TEST(a_loop_in_pieces_is_marked_whole)
+TEST(marks_all_pieces_of_a_loop)
 {
 	struct elf_image image;
 
@@ -277,7 +277,7 @@ TEST(a_loop_in_pieces_is_marked_whole)
 	check_pieces(&image);
 }
 
-TEST(the_loop_of_a_static_executable_is_found_though_it_exports_nothing)
+TEST(finds_the_loop_of_static_executables)
 {
 	struct elf_image image;
 	struct python_build build;
@@ -352,7 +352,7 @@ static const struct {
 	{ "no link at all", { NOP, NOP, LEAVE }, 0, { 0 } },
 };
 
-TEST(the_loop_before_and_after_its_frame_is_linked_is_found)
+TEST(finds_code_without_a_linked_frame)
 {
 	for EACH (row, linkings) {
 		struct python_unlinked ranges[PYTHON_UNLINKED_MAX];
@@ -367,7 +367,7 @@ TEST(the_loop_before_and_after_its_frame_is_linked_is_found)
 	}
 }
 
-TEST(code_that_is_cut_anywhere_is_survived)
+TEST(survives_code_cut_anywhere)
 {
 	for EACH (row, linkings) {
 		for (size_t size = 0; size <= sizeof(row->code); size++) {
@@ -381,12 +381,12 @@ TEST(code_that_is_cut_anywhere_is_survived)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(loops_of_real_interpreters_are_found),
+RUN_TESTS(cmocka_unit_test(finds_loops_of_real_interpreters),
 	  cmocka_unit_test(stripped_interpreters_have_the_same_marks),
-	  cmocka_unit_test(versions_of_real_interpreters_are_known),
+	  cmocka_unit_test(finds_versions_of_real_interpreters),
 	  cmocka_unit_test(other_files_have_no_loop),
-	  cmocka_unit_test(damaged_interpreters_are_survived),
-	  cmocka_unit_test(a_loop_in_pieces_is_marked_whole),
-	  cmocka_unit_test(the_loop_of_a_static_executable_is_found_though_it_exports_nothing),
-	  cmocka_unit_test(the_loop_before_and_after_its_frame_is_linked_is_found),
-	  cmocka_unit_test(code_that_is_cut_anywhere_is_survived))
+	  cmocka_unit_test(survives_damaged_interpreters),
+	  cmocka_unit_test(marks_all_pieces_of_a_loop),
+	  cmocka_unit_test(finds_the_loop_of_static_executables),
+	  cmocka_unit_test(finds_code_without_a_linked_frame),
+	  cmocka_unit_test(survives_code_cut_anywhere))

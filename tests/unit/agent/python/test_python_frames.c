@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unwinder over live interpreters, every one that this machine has: what CPython says of its own
-// threads' frames is what the unwinder must find, address by address and instruction by instruction.
+// The unwinder over live interpreters, every one of this machine: it must find the frames that CPython reports
+// of its own threads, address by address and instruction by instruction.
 // Subject: bpf/unwind/unwind_python.h
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ enum {
 	SCRIPT_SECONDS_MAX = 60, // it ends by itself
 };
 
-/* ---- what CPython says -------------------------------------------------------------------------- */
+/* ---- CPython's frames - -------------------------------------------------------------------------- */
 
 struct true_frame {
 	uint64_t code;
@@ -210,7 +210,7 @@ static void check_interpreter(const char *path)
 	stop(&interpreter);
 }
 
-TEST(frames_of_every_interpreter_are_those_it_tells)
+TEST(unwinds_the_frames_each_interpreter_reports)
 {
 	find_pythons();
 	if (!python_program_count)
@@ -220,4 +220,4 @@ TEST(frames_of_every_interpreter_are_those_it_tells)
 	assert_int_equal(0, mismatches);
 }
 
-RUN_TESTS(cmocka_unit_test(frames_of_every_interpreter_are_those_it_tells))
+RUN_TESTS(cmocka_unit_test(unwinds_the_frames_each_interpreter_reports))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where versions keep their fields: debug offsets as real interpreters have them, and broken ones.
+// Field offsets by version: debug offsets of real interpreters, and broken ones.
 
 #include <errno.h>
 
@@ -134,7 +134,7 @@ static struct image image_of(const uint64_t *words, size_t count)
 	return image;
 }
 
-TEST(debug_offsets_of_real_builds_are_read)
+TEST(reads_debug_offsets_of_real_builds)
 {
 	for EACH (build, builds) {
 		struct image image = image_of(build->words, ARRAY_SIZE(build->words));
@@ -207,7 +207,7 @@ static const struct {
 	{ "another free-threaded flag does no harm", 1, 7, 0 },
 };
 
-TEST(broken_debug_offsets_are_refused)
+TEST(refuses_broken_debug_offsets)
 {
 	for EACH (row, broken) {
 		struct image image = image_of(builds[0].words, ARRAY_SIZE(builds[0].words));
@@ -222,7 +222,7 @@ TEST(broken_debug_offsets_are_refused)
 	}
 }
 
-TEST(debug_offsets_are_read_to_their_end_only)
+TEST(reads_debug_offsets_to_their_end_only)
 {
 	struct image image = image_of(builds[0].words, ARRAY_SIZE(builds[0].words));
 
@@ -239,7 +239,7 @@ TEST(debug_offsets_are_read_to_their_end_only)
 	}
 }
 
-TEST(what_lies_before_313_has_no_cookie)
+TEST(versions_before_313_have_no_cookie)
 {
 	struct image image = image_of(builds[0].words, ARRAY_SIZE(builds[0].words));
 	struct python_layout layout;
@@ -249,8 +249,8 @@ TEST(what_lies_before_313_has_no_cookie)
 			 python_layout_of_debug_offsets(&image, sizeof(image), &layout, NULL));
 }
 
-/* Bits of an honest image flipped one by one: whatever is accepted stays within what is read. */
-TEST(no_flipped_bit_leads_outside_of_what_is_read)
+/* Bits of a real image flipped one by one: accepted offsets stay within bounds. */
+TEST(flipped_bits_stay_within_bounds)
 {
 	for EACH (build, builds) {
 		for (uint32_t bit = 0; bit < 60 * 64; bit++) {
@@ -293,9 +293,9 @@ TEST(versions_without_debug_offsets_have_layouts)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(debug_offsets_of_real_builds_are_read),
-	  cmocka_unit_test(broken_debug_offsets_are_refused),
-	  cmocka_unit_test(debug_offsets_are_read_to_their_end_only),
-	  cmocka_unit_test(what_lies_before_313_has_no_cookie),
-	  cmocka_unit_test(no_flipped_bit_leads_outside_of_what_is_read),
+RUN_TESTS(cmocka_unit_test(reads_debug_offsets_of_real_builds),
+	  cmocka_unit_test(refuses_broken_debug_offsets),
+	  cmocka_unit_test(reads_debug_offsets_to_their_end_only),
+	  cmocka_unit_test(versions_before_313_have_no_cookie),
+	  cmocka_unit_test(flipped_bits_stay_within_bounds),
 	  cmocka_unit_test(versions_without_debug_offsets_have_layouts))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines of instructions: made-up and hostile tables, and those of each interpreter's standard
-// library against what the interpreter itself says (CAIRN_TEST_FULL=1: all of them, not a dozen).
+// library against the interpreter's own lines (CAIRN_TEST_FULL=1: all of them, not a dozen).
 #include <errno.h>
 #include <stdlib.h>
 
@@ -105,7 +105,7 @@ static const struct {
 	{ "a negative first line", LNOTAB, 0, { 0 }, INT32_MIN, 3, NO_LINE },
 };
 
-TEST(tables_are_read_as_cpython_reads_them)
+TEST(decodes_tables_as_cpython_does)
 {
 	for EACH (row, rows) {
 		struct python_line_table lines;
@@ -119,7 +119,7 @@ TEST(tables_are_read_as_cpython_reads_them)
 	}
 }
 
-TEST(a_table_beyond_the_limit_is_refused)
+TEST(refuses_tables_beyond_the_limit)
 {
 	_cleanup_free_ uint8_t *bytes = calloc(1, PYTHON_LINE_TABLE_BYTES_MAX + 1);
 	struct python_line_table lines;
@@ -133,7 +133,7 @@ TEST(a_table_beyond_the_limit_is_refused)
 	python_line_table_deinit(&lines);
 }
 
-TEST(formats_follow_the_version)
+TEST(the_version_selects_the_format)
 {
 	EXPECT_EQ(LNOTAB, python_line_format_of(6), "3.6");
 	EXPECT_EQ(LNOTAB, python_line_format_of(9), "3.9");
@@ -198,7 +198,7 @@ static void check_python(const struct python_program *python, const char *how_ma
 	assert_true(tables > 100 && units > 10000);
 }
 
-TEST(lines_are_what_each_interpreter_says)
+TEST(lines_match_each_interpreters)
 {
 	find_pythons();
 	if (!python_program_count)
@@ -207,7 +207,7 @@ TEST(lines_are_what_each_interpreter_says)
 		check_python(&python_programs[i], getenv("CAIRN_TEST_FULL") ? "full" : "quick");
 }
 
-RUN_TESTS(cmocka_unit_test(tables_are_read_as_cpython_reads_them),
-	  cmocka_unit_test(a_table_beyond_the_limit_is_refused),
-	  cmocka_unit_test(formats_follow_the_version),
-	  cmocka_unit_test(lines_are_what_each_interpreter_says))
+RUN_TESTS(cmocka_unit_test(decodes_tables_as_cpython_does),
+	  cmocka_unit_test(refuses_tables_beyond_the_limit),
+	  cmocka_unit_test(the_version_selects_the_format),
+	  cmocka_unit_test(lines_match_each_interpreters))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interpreters of real processes: found, not there, not started yet, and not as expected.
+// Interpreters of real processes: found, absent, starting, and unsupported.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,7 +116,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-TEST(interpreters_are_found_and_builds_known_again)
+TEST(finds_interpreters_and_recognizes_builds)
 {
 	find_pythons();
 	if (!python_program_count)
@@ -200,7 +200,7 @@ static const struct {
 	  NULL, -EAGAIN },
 };
 
-TEST(what_is_not_as_expected_is_named_once_and_left_alone)
+TEST(reports_an_unsupported_build_once)
 {
 	for EACH (row, strangers) {
 		char folder[] = "/tmp/cairn-runtime-XXXXXX", path[128];
@@ -228,8 +228,8 @@ TEST(what_is_not_as_expected_is_named_once_and_left_alone)
 	}
 }
 
-/* As one that is stopped while it starts: the interpreters are where nothing can be read yet. */
-TEST(one_process_does_not_condemn_its_build)
+/* A process that is stopped while it starts: its interpreters cannot be read yet. */
+TEST(one_failed_process_does_not_refuse_its_build)
 {
 	const char *source = LOOP
 		"unsigned Py_Version = 0x030b0000; unsigned long PyCode_Type[64] = { [4] = 184 };"
@@ -257,7 +257,7 @@ TEST(one_process_does_not_condemn_its_build)
 	rmdir(folder);
 }
 
-TEST(a_process_that_has_gone_says_so)
+TEST(reports_an_exited_process)
 {
 	struct program python;
 	struct python_process process;
@@ -275,7 +275,6 @@ TEST(a_process_that_has_gone_says_so)
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-RUN_TESTS(CASE(interpreters_are_found_and_builds_known_again),
-	  CASE(other_programs_have_no_interpreter),
-	  CASE(what_is_not_as_expected_is_named_once_and_left_alone),
-	  CASE(one_process_does_not_condemn_its_build), CASE(a_process_that_has_gone_says_so))
+RUN_TESTS(CASE(finds_interpreters_and_recognizes_builds), CASE(other_programs_have_no_interpreter),
+	  CASE(reports_an_unsupported_build_once),
+	  CASE(one_failed_process_does_not_refuse_its_build), CASE(reports_an_exited_process))

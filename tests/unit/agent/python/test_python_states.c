@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways from a thread to its states in the interpreter, and what of Python is shown without one.
+// The ways from a thread to its states in the interpreter, and stacks without one.
 // Subject: bpf/unwind/unwind_python.h
 
 #include "tests/unit/agent/python/python_stack.h"
@@ -78,7 +78,7 @@ static const struct {
 	  "nLs" },
 };
 
-TEST(the_thread_leads_to_its_frames_or_the_native_stack_is_kept)
+TEST(finds_python_frames_or_keeps_native_ones)
 {
 	for EACH (row, ways) {
 		struct call calls[CALLS_MAX];
@@ -157,20 +157,20 @@ static void outer_interpreters_are_found(void)
 	}
 }
 
-TEST(outer_interpreters_are_found_by_the_list_of_threads)
+TEST(finds_outer_interpreters_by_the_thread_list)
 {
 	outer_interpreters_are_found();
 }
 
 /* Its last link or frame is then above all C frames, where those of outer calls are. */
-TEST(a_state_above_the_stack_is_no_call_of_the_loop)
+TEST(ignores_a_state_above_the_stack)
 {
 	state_at = STACK + STACK_BYTES - 0x800;
 	outer_interpreters_are_found();
 	state_at = HEAP + STATE_AT;
 }
 
-TEST(threads_may_be_named_otherwise_than_by_the_thread_pointer)
+TEST(finds_threads_by_pthread_self)
 {
 	struct call calls[CALLS_MAX];
 	uint32_t count = read_calls("n1n1n", calls);
@@ -187,7 +187,7 @@ TEST(threads_may_be_named_otherwise_than_by_the_thread_pointer)
 	assert_string_equal("n0n1ns", text_of(&unwind));
 }
 
-TEST(the_list_of_threads_is_the_last_way_to_a_state)
+TEST(searches_the_thread_list_last)
 {
 	for (uint32_t minor = 6; minor <= 14; minor++) {
 		struct call calls[CALLS_MAX];
@@ -204,7 +204,7 @@ TEST(the_list_of_threads_is_the_last_way_to_a_state)
 	}
 }
 
-TEST(a_list_of_threads_without_end_ends)
+TEST(bounds_an_endless_thread_list)
 {
 	struct call calls[CALLS_MAX];
 	uint32_t count = read_calls("n1n1n", calls);
@@ -216,15 +216,15 @@ TEST(a_list_of_threads_without_end_ends)
 	put_state(OTHER_AT, HEAP + THREAD_AT + 8, HEAP + OTHER_AT);
 	unwind = walk(calls);
 	assert_string_equal("n0nLns", text_of(&unwind));
-	assert_int_equal(STACK_END_PYTHON, unwind.end); // nobody has seen them all
+	assert_int_equal(STACK_END_PYTHON, unwind.end); // the list was not read to its end
 	put_state(OTHER_AT, HEAP + THREAD_AT + 8, ~0ULL - 7);
 	unwind = walk(calls);
 	assert_string_equal("n0nLns", text_of(&unwind));
 }
 
-RUN_TESTS(cmocka_unit_test(the_thread_leads_to_its_frames_or_the_native_stack_is_kept),
-	  cmocka_unit_test(outer_interpreters_are_found_by_the_list_of_threads),
-	  cmocka_unit_test(a_state_above_the_stack_is_no_call_of_the_loop),
-	  cmocka_unit_test(threads_may_be_named_otherwise_than_by_the_thread_pointer),
-	  cmocka_unit_test(the_list_of_threads_is_the_last_way_to_a_state),
-	  cmocka_unit_test(a_list_of_threads_without_end_ends))
+RUN_TESTS(cmocka_unit_test(finds_python_frames_or_keeps_native_ones),
+	  cmocka_unit_test(finds_outer_interpreters_by_the_thread_list),
+	  cmocka_unit_test(ignores_a_state_above_the_stack),
+	  cmocka_unit_test(finds_threads_by_pthread_self),
+	  cmocka_unit_test(searches_the_thread_list_last),
+	  cmocka_unit_test(bounds_an_endless_thread_list))

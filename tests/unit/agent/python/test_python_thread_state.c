@@ -87,7 +87,7 @@ static void set_key(uint32_t thread, uint32_t key, const struct state *state)
 	fake.controls[thread][GLIBC_FIRST_KEY / 8 + 2 * key + 1] = address_of(state);
 }
 
-TEST(glibc_keeps_the_state_in_the_control_block)
+TEST(finds_glibcs_key_in_the_control_block)
 {
 	struct python_process process;
 
@@ -99,7 +99,7 @@ TEST(glibc_keeps_the_state_in_the_control_block)
 	assert_int_equal(GLIBC_FIRST_KEY + 5 * 16 + 8, process.key_at);
 }
 
-TEST(later_keys_of_glibc_are_in_a_table)
+TEST(finds_later_glibc_keys_in_a_table)
 {
 	struct python_process process;
 
@@ -114,7 +114,7 @@ TEST(later_keys_of_glibc_are_in_a_table)
 	assert_int_equal(7 * 16 + 8, process.key_inside);
 }
 
-TEST(the_small_control_block_of_musl_may_end_with_its_page)
+TEST(reads_musls_block_at_a_pages_end)
 {
 	struct python_process process;
 	uint8_t *pages =
@@ -137,7 +137,7 @@ TEST(the_small_control_block_of_musl_may_end_with_its_page)
 
 static const uint32_t strides[] = { 8, 16 };
 
-TEST(variables_are_found_by_the_vector_of_modules)
+TEST(finds_variables_by_the_dtv)
 {
 	for EACH (stride, strides) {
 		struct python_process process;
@@ -158,7 +158,7 @@ TEST(variables_are_found_by_the_vector_of_modules)
 	}
 }
 
-TEST(of_two_variables_both_are_kept)
+TEST(keeps_both_variables)
 {
 	struct python_process process;
 
@@ -174,7 +174,7 @@ TEST(of_two_variables_both_are_kept)
 	assert_int_equal(48, process.tls_also_at);
 }
 
-TEST(versions_without_such_a_variable_have_none)
+TEST(older_versions_have_no_variable)
 {
 	struct python_process process;
 
@@ -189,7 +189,7 @@ TEST(versions_without_such_a_variable_have_none)
 	assert_int_equal(PYTHON_WAY_HOLDER, process.ways);
 }
 
-TEST(what_only_one_thread_has_is_chance)
+TEST(ignores_a_way_of_one_thread)
 {
 	struct python_process process;
 
@@ -201,7 +201,7 @@ TEST(what_only_one_thread_has_is_chance)
 	assert_int_equal(GLIBC_FIRST_KEY + 9 * 16 + 8, process.key_at);
 }
 
-TEST(a_second_state_of_a_thread_does_not_confuse)
+TEST(survives_a_second_state_of_a_thread)
 {
 	struct python_process process;
 
@@ -213,7 +213,7 @@ TEST(a_second_state_of_a_thread_does_not_confuse)
 	assert_int_equal(GLIBC_FIRST_KEY + 16 + 8, process.key_at);
 }
 
-TEST(a_pair_that_is_not_in_use_is_no_key)
+TEST(ignores_unused_keys)
 {
 	struct python_process process;
 
@@ -223,7 +223,7 @@ TEST(a_pair_that_is_not_in_use_is_no_key)
 	assert_int_equal(-ENOTSUP, locate(&process));
 }
 
-TEST(an_interpreter_that_starts_is_asked_again)
+TEST(retries_a_starting_interpreter)
 {
 	struct python_process process;
 
@@ -239,7 +239,7 @@ TEST(an_interpreter_that_starts_is_asked_again)
 	assert_int_equal(-EAGAIN, locate(&process));
 }
 
-TEST(lists_that_lead_nowhere_or_in_a_circle_end)
+TEST(bounds_broken_and_circular_lists)
 {
 	struct python_process process;
 
@@ -264,7 +264,7 @@ TEST(lists_that_lead_nowhere_or_in_a_circle_end)
 	assert_int_equal(-ENOTSUP, python_thread_state_locate(getpid(), &layout, 16, &process));
 }
 
-TEST(memory_full_of_one_thread_state_ends_the_search)
+TEST(bounds_the_search_in_hostile_memory)
 {
 	struct python_process process;
 
@@ -279,7 +279,7 @@ TEST(memory_full_of_one_thread_state_ends_the_search)
 	assert_in_range(reads, 1, READS_MAX);
 }
 
-TEST(the_thread_pointer_is_pthread_self_where_nothing_lies_above)
+TEST(x86_64_thread_pointer_is_pthread_self)
 {
 	uint64_t pointer = 0;
 
@@ -287,7 +287,7 @@ TEST(the_thread_pointer_is_pthread_self_where_nothing_lies_above)
 	assert_int_equal(0x1234, pointer);
 }
 
-TEST(the_thread_pointer_of_aarch64_is_behind_the_control_block)
+TEST(aarch64_thread_pointer_follows_the_control_block)
 {
 	static uint64_t control[0x2000 / 8], vector[8];
 	const uint64_t tcb = 0x740;
@@ -305,7 +305,7 @@ TEST(the_thread_pointer_of_aarch64_is_behind_the_control_block)
 								    true, &pointer));
 }
 
-TEST(musl_on_aarch64_has_a_small_block_that_points_to_itself)
+TEST(finds_musls_thread_pointer_on_aarch64)
 {
 	static uint64_t control[0x2000 / 8];
 	uint64_t pointer = 0;
@@ -317,7 +317,7 @@ TEST(musl_on_aarch64_has_a_small_block_that_points_to_itself)
 	assert_int_equal(-ENOTSUP, python_thread_state_find_pointer(getpid(), 64, true, &pointer));
 }
 
-TEST(a_process_that_has_gone_says_so)
+TEST(reports_an_exited_process)
 {
 	struct python_process process = { 0 };
 	pid_t pid = fork();
@@ -329,19 +329,17 @@ TEST(a_process_that_has_gone_says_so)
 			 python_thread_state_locate(pid, &layout, address_of(&fake), &process));
 }
 
-RUN_TESTS(cmocka_unit_test(glibc_keeps_the_state_in_the_control_block),
-	  cmocka_unit_test(later_keys_of_glibc_are_in_a_table),
-	  cmocka_unit_test(the_small_control_block_of_musl_may_end_with_its_page),
-	  cmocka_unit_test(variables_are_found_by_the_vector_of_modules),
-	  cmocka_unit_test(of_two_variables_both_are_kept),
-	  cmocka_unit_test(versions_without_such_a_variable_have_none),
-	  cmocka_unit_test(what_only_one_thread_has_is_chance),
-	  cmocka_unit_test(a_second_state_of_a_thread_does_not_confuse),
-	  cmocka_unit_test(a_pair_that_is_not_in_use_is_no_key),
-	  cmocka_unit_test(an_interpreter_that_starts_is_asked_again),
-	  cmocka_unit_test(lists_that_lead_nowhere_or_in_a_circle_end),
-	  cmocka_unit_test(memory_full_of_one_thread_state_ends_the_search),
-	  cmocka_unit_test(the_thread_pointer_is_pthread_self_where_nothing_lies_above),
-	  cmocka_unit_test(the_thread_pointer_of_aarch64_is_behind_the_control_block),
-	  cmocka_unit_test(musl_on_aarch64_has_a_small_block_that_points_to_itself),
-	  cmocka_unit_test(a_process_that_has_gone_says_so))
+RUN_TESTS(cmocka_unit_test(finds_glibcs_key_in_the_control_block),
+	  cmocka_unit_test(finds_later_glibc_keys_in_a_table),
+	  cmocka_unit_test(reads_musls_block_at_a_pages_end),
+	  cmocka_unit_test(finds_variables_by_the_dtv), cmocka_unit_test(keeps_both_variables),
+	  cmocka_unit_test(older_versions_have_no_variable),
+	  cmocka_unit_test(ignores_a_way_of_one_thread),
+	  cmocka_unit_test(survives_a_second_state_of_a_thread),
+	  cmocka_unit_test(ignores_unused_keys), cmocka_unit_test(retries_a_starting_interpreter),
+	  cmocka_unit_test(bounds_broken_and_circular_lists),
+	  cmocka_unit_test(bounds_the_search_in_hostile_memory),
+	  cmocka_unit_test(x86_64_thread_pointer_is_pthread_self),
+	  cmocka_unit_test(aarch64_thread_pointer_follows_the_control_block),
+	  cmocka_unit_test(finds_musls_thread_pointer_on_aarch64),
+	  cmocka_unit_test(reports_an_exited_process))

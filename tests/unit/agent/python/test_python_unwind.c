@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python frames among native ones: who stands for which C frame of the loop, and what a hostile or
-// half-written process may have there.
+// Python frames among native ones: which stand for which C frame of the loop, and frames of hostile or
+// half-written memory.
 // Subject: bpf/unwind/unwind_python.h
 
 #include "tests/unit/agent/python/python_stack.h"
 
-/* ---- who stands for whom ------------------------------------------------------------------------ */
+/* ---- frames of the loop - ------------------------------------------------------------------------ */
 
 static const struct {
 	const char *what;
@@ -31,7 +31,7 @@ static const struct {
 	{ "an opcode whose frames are gone", 13, 14, "O0nO1", "OLn0s" },
 };
 
-TEST(python_frames_stand_for_the_loop_that_runs_them)
+TEST(python_frames_stand_for_their_loop)
 {
 	for EACH (row, cases) {
 		for (uint32_t minor = row->first_minor; minor <= row->last_minor; minor++) {
@@ -45,7 +45,7 @@ TEST(python_frames_stand_for_the_loop_that_runs_them)
 	}
 }
 
-TEST(frames_say_where_they_are_in_which_code)
+TEST(frames_have_code_object_and_position)
 {
 	for (uint32_t minor = 6; minor <= 14; minor++) {
 		struct unwind unwind = unwind_calls(minor, minor < 11 ? "1n1n1" : "n3");
@@ -64,7 +64,7 @@ TEST(frames_say_where_they_are_in_which_code)
 	}
 }
 
-TEST(frames_that_were_taken_back_leave_no_trace_in_the_hash)
+TEST(dropped_frames_leave_the_hash_unchanged)
 {
 	for (uint32_t minor = 13; minor <= 14; minor++) {
 		struct unwind tried = unwind_calls(minor, "nEn3n"), straight;
@@ -153,7 +153,7 @@ static void do_damage(enum damage damage)
 	}
 }
 
-TEST(what_is_damaged_costs_python_frames_only)
+TEST(damage_costs_python_frames_only)
 {
 	for EACH (row, damages) {
 		struct call calls[CALLS_MAX];
@@ -164,7 +164,7 @@ TEST(what_is_damaged_costs_python_frames_only)
 		do_damage(row->damage);
 		unwind = walk(calls);
 		if (row->damage == CODE_UNREADABLE) {
-			// It is kept without a checksum: somebody else may be able to read it.
+			// It is kept without a checksum: the agent may be able to read it.
 			assert_int_equal(HEAP + HEAP_BYTES - 16, recorded.frames[1].address);
 			assert_int_equal(0, PYTHON_DETAIL_CHECKSUM(recorded.frames[1].detail));
 			continue;
@@ -179,7 +179,7 @@ TEST(what_is_damaged_costs_python_frames_only)
 	}
 }
 
-TEST(frames_in_a_circle_end_at_the_limit)
+TEST(bounds_circular_frames)
 {
 	for (uint32_t minor = 11; minor <= 14; minor++) {
 		struct call calls[CALLS_MAX];
@@ -194,8 +194,8 @@ TEST(frames_in_a_circle_end_at_the_limit)
 	}
 }
 
-/* Noise over all that the process can write: every walk ends, and reads what it may only. */
-TEST(noise_ends)
+/* Noise in all writable memory: every walk ends, and reads only what it may. */
+TEST(survives_noise)
 {
 	uint32_t random = 1;
 
@@ -215,8 +215,8 @@ TEST(noise_ends)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(python_frames_stand_for_the_loop_that_runs_them),
-	  cmocka_unit_test(frames_say_where_they_are_in_which_code),
-	  cmocka_unit_test(frames_that_were_taken_back_leave_no_trace_in_the_hash),
-	  cmocka_unit_test(what_is_damaged_costs_python_frames_only),
-	  cmocka_unit_test(frames_in_a_circle_end_at_the_limit), cmocka_unit_test(noise_ends))
+RUN_TESTS(cmocka_unit_test(python_frames_stand_for_their_loop),
+	  cmocka_unit_test(frames_have_code_object_and_position),
+	  cmocka_unit_test(dropped_frames_leave_the_hash_unchanged),
+	  cmocka_unit_test(damage_costs_python_frames_only),
+	  cmocka_unit_test(bounds_circular_frames), cmocka_unit_test(survives_noise))
