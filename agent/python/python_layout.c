@@ -321,7 +321,9 @@ static int set_structures(const struct debug_offsets *debug, struct python_layou
 	code = frame ? find_words(debug, &at, CODE_WORDS, is_code) : NULL;
 	object = code ? find_words(debug, &at, OBJECT_WORDS, is_object) : NULL;
 	if (!object)
-		return error_set(err, -ENOTSUP, "CPython 3.%u: unexpected debug offsets of its %s",
+		return error_set(err, -ENOTSUP,
+				 "stacks of CPython 3.%u stay native: unexpected debug offsets of "
+				 "its %s",
 				 offsets->minor,
 				 !state   ? "thread states"
 				 : !frame ? "frames"
@@ -336,7 +338,8 @@ static int set_structures(const struct debug_offsets *debug, struct python_layou
 	    code[5] - object[1] + 4 > PYTHON_CODE_BYTES ||
 	    code[6] - object[1] + 12 > PYTHON_CODE_BYTES ||
 	    offsets->state_thread == PYTHON_NO_FIELD)
-		return error_set(err, -ENOTSUP, "CPython 3.%u: contradictory debug offsets",
+		return error_set(err, -ENOTSUP,
+				 "stacks of CPython 3.%u stay native: contradictory debug offsets",
 				 offsets->minor);
 	set_frame(offsets, frame);
 	set_code(offsets, code);
@@ -355,7 +358,8 @@ static int set_runtime(const struct debug_offsets *debug, struct python_layout *
 	    words[WORD_INTERPRETER_NEXT] > STRUCT_BYTES_MAX ||
 	    words[WORD_INTERPRETER_THREADS] > STRUCT_BYTES_MAX)
 		return error_set(err, -ENOTSUP,
-				 "CPython 3.%u: unexpected debug offsets of its runtime",
+				 "stacks of CPython 3.%u stay native: unexpected debug offsets of "
+				 "its runtime",
 				 layout->offsets.minor);
 	layout->runtime_interpreters = words[WORD_RUNTIME_INTERPRETERS];
 	layout->runtime_holder = PYTHON_NO_FIELD;
@@ -383,7 +387,7 @@ int python_layout_of_debug_offsets(const void *bytes, size_t size, struct python
 	offsets->minor = version >> 16 & 0xff;
 	if (version >> 24 != 3 || offsets->minor < PYTHON_MINOR_DEBUG_OFFSETS)
 		return error_set(err, -ENOTSUP,
-				 "CPython: unexpected version %#llx of debug offsets",
+				 "stacks of CPython stay native: debug offsets of version %#llx",
 				 (unsigned long long)version);
 	offsets->free_threaded = debug.words[WORD_FREE_THREADED] != 0;
 	offsets->entry = PYTHON_ENTRY_SHIM;

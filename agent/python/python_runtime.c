@@ -111,10 +111,10 @@ static int add_runtime(struct python_runtimes *runtimes, const struct runtime *r
 
 	if (!number && runtimes->runtime_count == PYTHON_RUNTIMES_MAX) {
 		if (!runtimes->reported_full)
-			error_set(notice, -ENOSPC,
-				  "too many builds of CPython (limit %d): stacks of others stay "
-				  "native",
-				  PYTHON_RUNTIMES_MAX - 1);
+			error_set(
+				notice, -ENOSPC,
+				"stacks of other CPython builds stay native: table full (limit %d)",
+				PYTHON_RUNTIMES_MAX - 1);
 		runtimes->reported_full = true;
 		return -ENOSPC;
 	}
@@ -199,7 +199,7 @@ static bool find_bias(const struct runtime *runtime, const struct mapping *mappi
 static int refuse(struct runtime *runtime, struct error *notice, const char *what)
 {
 	if (!runtime->is_refused && !notice->code)
-		error_set(notice, -ENOTSUP, "CPython 3.%u: %s: its stacks stay native",
+		error_set(notice, -ENOTSUP, "stacks of CPython 3.%u stay native: %s",
 			  runtime->layout.offsets.minor, what);
 	runtime->is_refused = true;
 	return -ENOTSUP;
