@@ -296,9 +296,9 @@ unit-%:
 e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(CUPTI_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
 	$(pytest) --again --workers $(TEST_WORKERS) --together runs tests/e2e
 
-# That launches are counted right takes two minutes of windows, whatever the machine: `make test` leaves it out.
+# Weighted launch counts need two minutes of on phases, whatever the machine: `make test` leaves them out.
 .PHONY: gpu-verdicts
-gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## what holds a GPU up, and how many launches there were, by an agent and clients of the test driver
+gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and launch counts end to end, with the test driver
 	GPU_VERDICTS=1 python3 -m pytest -q tests/e2e/test_gpu_verdict.py tests/e2e/test_gpu_launches.py
 
 .PHONY: browser

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a probe in the GPU's driver costs who calls it: at the first instruction against the chosen one,
-// with and without seeing the return; at 100,000 launches a second, with the agent's programs, always and in
-// windows, and with one that does nothing; and how long attaching takes. All on the test driver, whose exports
-// have the real one's shape. What an application keeps with a whole agent is bench_gpu_agent.py's.
+// Overhead of probes for callers of the CUDA driver: at the first instruction and at the chosen site, with and without a return
+// probe; at 100,000 launches a second, with the agent's programs always attached and duty-cycled, and with an empty program; and
+// how long attaching takes. Uses the test driver, whose exports have the real one's shape. bench_gpu_agent.py measures an
+// application's throughput beside a whole agent.
 //
 //	bench_gpu_probes PATH/libcuda.so.1
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ enum {
 	CALLS = 20000,
 	STEPPED_CALLS = 2000,
 	LAUNCHES_PER_SECOND = 100000,
-	PACED_SECONDS = 10, // of one case in one turn: a window or two
+	PACED_SECONDS = 10, // of one case in one turn: an on phase or two
 	TURNS = 4,
 };
 
@@ -256,18 +256,26 @@ static struct gpu_probes *open_probes(const struct bench *bench)
 // ---- tiers --------------------------------------------------------------------------------------
 
 /* The first two are the same: what differs between them is the machine's noise. */
-enum tier { TIER_NONE, TIER_NONE_AGAIN, TIER_WINDOWS, TIER_ALWAYS, TIER_EMPTY, TIER_FIRST, TIERS };
+enum tier {
+	TIER_NONE,
+	TIER_NONE_AGAIN,
+	TIER_DUTY_CYCLED,
+	TIER_ALWAYS,
+	TIER_EMPTY,
+	TIER_FIRST,
+	TIERS
+};
 
 static const char *const tier_names[TIERS] = {
 	[TIER_NONE] = "no probe",
 	[TIER_NONE_AGAIN] = "no probe, once more",
-	[TIER_WINDOWS] = "the agent's, in windows",
-	[TIER_ALWAYS] = "the agent's program, always",
-	[TIER_EMPTY] = "a program that does nothing, always",
+	[TIER_DUTY_CYCLED] = "the agent's program, duty-cycled",
+	[TIER_ALWAYS] = "the agent's program, always attached",
+	[TIER_EMPTY] = "an empty program, always attached",
 	[TIER_FIRST] = "the same at the first instruction",
 };
 
-/* One probe at the launch that is there all the time. */
+/* One probe of the launch function, always attached. */
 static struct probe_link *attach_always(const struct bench *bench, enum tier tier)
 {
 	static const struct gpu_on_phase always = { .end_ns = UINT64_MAX, .weight = 1 };
@@ -325,25 +333,25 @@ static double run_paced(const struct bench *bench, enum tier tier, struct gpu_pr
 	return (double)pacer.cpu_ns / (double)pacer.launches;
 }
 
-/* What it has learned of how hot launches are lasts from one turn to the next, as an agent's does. */
-static double run_windows(const struct bench *bench, struct gpu_probes *probes)
+/* The measured launch rate lasts from one turn to the next, as in an agent. */
+static double run_duty_cycled(const struct bench *bench, struct gpu_probes *probes)
 {
 	const struct gpu_driver driver = { .number = 1,
 					   .fd = bench->fd,
 					   .path = "the test driver" };
 
 	gpu_probes_add(probes, &driver);
-	double ns = run_paced(bench, TIER_WINDOWS, probes);
+	double ns = run_paced(bench, TIER_DUTY_CYCLED, probes);
 	gpu_probes_remove(probes, &driver);
 	return ns;
 }
 
-static void print_windows(struct gpu_probes *probes)
+static void print_on_phases(struct gpu_probes *probes)
 {
 	struct gpu_probes_stats stats;
 
 	gpu_probes_read_stats(probes, &stats);
-	printf("  (windows: %llu, 1 in %u of the time; by its own account %.2f %% of a core)\n",
+	printf("  (on phases: %llu, weight %u; by its own account %.2f %% of a core)\n",
 	       (unsigned long long)stats.on_phases, stats.weight, 100 * stats.cost);
 }
 
@@ -354,8 +362,9 @@ static void bench_tiers(const struct bench *bench)
 
 	for (int turn = 0; turn < TURNS; turn++) {
 		for (int tier = 0; tier < TIERS; tier++) {
-			double ns = tier == TIER_WINDOWS ? run_windows(bench, probes)
-							 : run_paced(bench, (enum tier)tier, NULL);
+			double ns = tier == TIER_DUTY_CYCLED
+					    ? run_duty_cycled(bench, probes)
+					    : run_paced(bench, (enum tier)tier, NULL);
 
 			if (tier == TIER_NONE)
 				bare[turn] = ns;
@@ -373,7 +382,7 @@ static void bench_tiers(const struct bench *bench)
 		       ns, more[tier][0], more[tier][TURNS - 1],
 		       100 * ns * LAUNCHES_PER_SECOND / NS_PER_SECOND);
 	}
-	print_windows(probes);
+	print_on_phases(probes);
 	gpu_probes_close(probes);
 }
 
