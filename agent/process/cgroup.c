@@ -174,7 +174,7 @@ static int weight_of(const struct cgroup *cgroup)
 	       (cgroup->unit[0] ? 1 : 0);
 }
 
-/* Version 1 has a line per hierarchy, not all of them in use: the path that says most counts. */
+/* Version 1 has a line per hierarchy, not all of them in use: the path with the most information counts. */
 void cgroup_parse(const char *text, size_t size, struct cgroup *ret_cgroup)
 {
 	struct slice rest = { text, size };

@@ -195,7 +195,7 @@ uint32_t location_table_add_leaf(struct location_table *table, struct executable
 	struct source_lines place;
 	struct symbol symbol;
 
-	// Where lines are known a leaf is its line, so that what was inlined is told apart.
+	// With known lines a leaf is reduced to its line, so that inlined calls stay apart.
 	if (table->lines && source_line_reader_find(table->lines, executable, offset, &place) == 0)
 		return add_native(table, executable, place.start_offset, executable, "");
 	if (executable_find_symbol(table->executables, executable, offset, &symbol) < 0)

@@ -229,7 +229,7 @@ static uint64_t find_size(const struct elf *elf, const struct frames *frames, ui
 	uint64_t place = frames->address + (uint64_t)(int64_t)frames->entries[low].frame;
 	if (!find_offset(elf, place, &offset) || elf_read(elf, offset, &frame, sizeof(frame)))
 		return 0;
-	// Addresses in it are relative to themselves, unless its common part says otherwise.
+	// The address is relative to itself, unless the CIE has another encoding.
 	if (place + 8 + (uint64_t)(int64_t)frame.function != address)
 		return 0;
 	return frame.size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as call frame information: whatever they say, the table is sound, the same every time,
-// and has no rule for what is not code. The first byte chooses the machine and the section; the rest is the
+// Any bytes as call frame information: the table is valid, the same every time,
+// and has rules for code only. The first byte chooses the machine and the section; the rest is the
 // section, so that the fuzzer need not learn ELF (fuzz_elf does).
 
 #include <elf.h>
@@ -95,7 +95,7 @@ static void check_words(const struct unwind_table *table)
 		    limit - first > TABLE_BLOCK_ROWS_MAX || words[first] >> TABLE_RULE_BITS != 0)
 			abort();
 		for (uint32_t i = first + 1; i < limit; i++) {
-			// In order, and no neighbours alike.
+			// Ascending, and neighbours differ.
 			if (words[i] >> TABLE_RULE_BITS <= words[i - 1] >> TABLE_RULE_BITS ||
 			    ((words[i] ^ words[i - 1]) & TABLE_RULE_MASK) == 0 ||
 			    words[i] >> TABLE_RULE_BITS >= TABLE_BLOCK_BYTES)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as code: following them ends, says each row once and in order, and the same the next time.
+// Any bytes as code: the analysis ends, and gives each row once, in order, and the same every time.
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 enum {
 	ROWS_MAX = 4096,
 	CODE = 0x401000,
-	ENTRIES = 3, // the first bytes say where functions begin
+	ENTRIES = 3, // the first bytes are the starts of functions
 };
 
 struct rows {
@@ -29,7 +29,7 @@ static void take_row(void *context, uint64_t offset, const struct unwind_rule *r
 		abort();
 	if (rows->count == ROWS_MAX)
 		return;
-	// The first row says that there is no rule; the code's own may begin there, too.
+	// The first row has no rule; the code's own may begin there, too.
 	if (rows->count > 1 && offset <= rows->offsets[rows->count - 1])
 		abort();
 	rows->offsets[rows->count] = offset;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as an ELF file with mini debug info or a link: what is unpacked is bounded, and a file
-// that is found for it is the right one. The same bytes are tried as the unpacked file's content.
+// Any bytes as an ELF file with mini debug info or a link: unpacking is bounded, and a debug file
+// that is found has its identity. The same bytes are tried as the unpacked file's content.
 
 #include <fcntl.h>
 #include <lzma.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 enum { PACKED_MAX = 1 << 20, LOOKS = 64 };
 
-/* A section header before the bytes says what they are. */
+/* A section header before the bytes gives them a type. */
 struct image {
 	Elf64_Ehdr header;
 	Elf64_Phdr segment;
@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	static uint8_t packed[PACKED_MAX];
 	size_t packed_size = 0;
 
-	// Once as they are, once as a sound packing of them.
+	// Once as they are, once compressed.
 	int fd = open_image(bytes, size, bytes, size < 64 ? size : 64);
 	look_up(fd, size + sizeof(struct image));
 	close(fd);

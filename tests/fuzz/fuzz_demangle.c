@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a linker's name: it is written out, or copied, soon.
+// Any bytes as a mangled name: it is demangled or copied, in bounded time.
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as an ELF file: it is refused or identified, and its symbols, whatever they are, lie in
+// Any bytes as an ELF file: it is refused or identified, and its symbols lie in
 // the file and have names that are text.
 
 #include <stdlib.h>

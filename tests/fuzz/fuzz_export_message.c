@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as an ExportRequest: decoding ends, says no or yields a sound profile, and what it
-// yields survives being encoded and decoded again.
+// Any bytes as an ExportRequest: it is refused or decoded to a valid profile, which
+// survives being encoded and decoded again.
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t size_max);
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t size_max, unsigned int seed);
 
-enum { SEED_BYTES_MIN = 40 }; // what is shorter than the two ids is no good start
+enum { SEED_BYTES_MIN = 40 }; // shorter ones have no room for the two ids
 
 static bool define_all(void *context, const struct profile *profile, const struct stack *stack)
 {
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	return 0;
 }
 
-// A small good message, which chance alone would not find.
+// A small valid message, which a fuzzer would hardly find.
 static size_t good_message(uint8_t *bytes, size_t size_max)
 {
 	const struct batch_id batch = { { 1, 2 }, { 3, 4 }, 5 };

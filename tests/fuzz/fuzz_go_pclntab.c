@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as Go's table of functions: rows come by ascending address, and functions lie in order.
+// Any bytes as Go's pclntab: rows and functions have ascending addresses.
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a jitdump that is written in two parts, with a right header in front of every second
-// input: names are ended.
+// Any bytes as a jitdump that is written in two parts, with a valid header in front of every second
+// input: names end with a NUL.
 
 #include <errno.h>
 #include <stdbool.h>

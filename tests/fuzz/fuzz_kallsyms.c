@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as /proc/kallsyms: a symbol that is found begins at or before the address asked for.
+// Any bytes as /proc/kallsyms: a found symbol begins at or before the address.
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as /proc/PID/maps, stat, cgroup and environ: mappings come out sorted and apart, names
-// ended.
+// Any bytes as /proc/PID/maps, stat, cgroup and environ: mappings are sorted without overlaps, names
+// end with a NUL.
 
 #include <stdlib.h>
 #include <string.h>

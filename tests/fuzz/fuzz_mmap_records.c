@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a record of a perf ring: what comes out is a range with an ended path, or nothing.
+// Any bytes as a record of a perf ring: it gives a range with a path that ends with a NUL, or nothing.
 
 #include <linux/perf_event.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	if (!record)
 		return 0;
 	memcpy(record, bytes, size);
-	if (size >= sizeof(header)) { // the ring says the same size as the record
+	if (size >= sizeof(header)) { // the record's size is the ring's
 		memcpy(&header, record, sizeof(header));
 		header.size = (uint16_t)size;
 		memcpy(record, &header, sizeof(header));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a perf map that is written in two parts: names are ended, memory is bounded.
+// Any bytes as a perf map that is written in two parts: names end with a NUL, memory is bounded.
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as the memory around a code object, of every version: what is read of it is valid text
-// within the limits.
+// Any bytes as the memory around a code object, of every version: its texts are valid and
+// bounded.
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 enum {
-	MEMORY_BYTES = 64 << 10, // readable, between pages that are not
+	MEMORY_BYTES = 64 << 10, // readable, between unreadable pages
 	PAGE_BYTES = 4096,
-	STEP = 16, // pointers in the input that are small lead to multiples of this in the memory
+	STEP = 16, // small pointers in the input lead to multiples of this in the memory
 	VERSIONS = 9,
 };
 
@@ -31,7 +31,7 @@ static uint8_t *make_memory(void)
 	return all + PAGE_BYTES;
 }
 
-/* So that the fuzzer finds pointers to the memory: it need not guess where that lies. */
+/* Gives the fuzzer pointers to the memory, whose address it cannot guess. */
 static void aim(uint8_t *memory, uint16_t offset)
 {
 	uint64_t word;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a line table: rows are in order, and each instruction is on the line that a walk from
-// the table's start, as CPython does it for a traceback, ends on.
+// Any bytes as a line table: rows ascend, and each instruction is on the line of a walk from
+// the table's start, as CPython does it for a traceback.
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static bool next_pair(struct range *range, bool is_lnotab)
 	range->start = range->limit;
 	range->limit += range->at[0];
 	if (is_lnotab) {
-		// The pair says where the line changes, so this range has the line before it.
+		// The pair is where the line changes: this range has the line before it.
 		range->line = range->running;
 		range->running += (int8_t)range->at[1];
 	} else if ((int8_t)range->at[1] == -128) {

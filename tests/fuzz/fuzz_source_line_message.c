@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as what a process says that reads hostile debug files: they are refused, cut, or a place
-// that is written as the same bytes again.
+// Any bytes as an answer of the worker that reads hostile debug files: refused, incomplete, or lines
+// that are written as the same bytes again.
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* Texts with a NUL in them end there. */
+/* A text ends at its first NUL. */
 static bool has_all_texts(const struct source_line_message *message, size_t size)
 {
 	size_t texts = 0;

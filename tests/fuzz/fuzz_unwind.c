@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any registers, memory, mappings, tables, rules and facts of an interpreter: the walk ends in time,
-// keeps no more frames than there is room for, and reads nothing but what it was given. The input's
-// first bytes choose a process that makes some sense; the others are written over it, anywhere.
+// Any registers, memory, mappings, tables, rules and interpreter: the walk ends in time,
+// keeps no more frames than there is room for, and reads only the given memory. The input's
+// first bytes choose a plausible process; the others are written over it, anywhere.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ static struct {
 	uint32_t page_count;
 } given;
 
-/* ---- what unwind.h wants ------------------------------------------------------------------- */
+/* ---- helpers of unwind.h  ------------------------------------------------------------------- */
 
 static long read_user(void *to, __u32 size, __u64 address)
 {
@@ -83,7 +83,7 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 	return rule < RULES ? &given.rules[rule] : NULL;
 }
 
-/* Nothing is remembered here: a test wants each search done. */
+/* No cache: each search is done. */
 static struct cached_rule *unwind_cached_rule(__u64 address)
 {
 	(void)address;
@@ -95,7 +95,7 @@ static const struct python_offsets *python_offsets_at(__u32 runtime)
 	return runtime == 1 ? &given.offsets : NULL;
 }
 
-/* ---- a process that makes some sense ------------------------------------------------------- */
+/* ---- a plausible process -----------  ------------------------------------------------------- */
 
 static uint64_t random_state;
 
@@ -159,7 +159,7 @@ static void draw_table(struct table_page *pages)
 	words[blocks] = at;
 }
 
-/* Two files, code made at run time, and what is not known, one behind the other. */
+/* Two files, JIT code and unknown code, one behind the other. */
 static void draw_mappings(void)
 {
 	static const uint32_t codes[] = { MAPPING_CODE_TABLE, MAPPING_CODE_TABLE + 1,
@@ -185,7 +185,7 @@ static void draw_mappings(void)
 		given.pages[0].starts[0] = CODE_BASE;
 }
 
-/* As one of the kinds of versions has it: fields at any even place that is read. */
+/* As a kind of version has it: fields at any even offset. */
 static void draw_python(struct python_process *process)
 {
 	struct python_offsets *offsets = &given.offsets;
@@ -245,14 +245,14 @@ static void draw_process(struct unwind *unwind)
 
 /* ---- the input ----------------------------------------------------------------------------- */
 
-/* What no process can choose stays as it is: these are the agent's own numbers. */
+/* The agent's own numbers, which no process can choose, stay as they are. */
 static void keep_bounds(void)
 {
 	given.page_count %= PAGES + 1;
 	given.offsets.reference_tag_bits %= 4;
 }
 
-/* Each change is a place, what kind of a thing lies there, and up to eight bytes. */
+/* Each change is an offset, the kind of memory there, and up to eight bytes. */
 static void change(struct unwind *unwind, const uint8_t *bytes, size_t size)
 {
 	struct {

@@ -43,7 +43,7 @@ def code_objects(code):
 
 
 def units_by_starts(code):
-    """Up to 3.9: dis says where each line starts, the last goes on to the end."""
+    """Up to 3.9: dis has the start of each line; the last one goes on to the end."""
     import dis
 
     units = [0] * (len(code.co_code) // 2)
@@ -78,7 +78,7 @@ def units_of(code):
 
 
 def check_with_tracebacks(code, units):
-    """What f_lineno is computed by must agree with what dis shows."""
+    """The computation of f_lineno must agree with dis."""
     try:
         import ctypes
     except ImportError:

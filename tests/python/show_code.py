@@ -75,7 +75,7 @@ def loaded():
 
 
 def text_of(text, size_max):
-    """UTF-8 without what has no place there, cut between characters."""
+    """UTF-8 without NUL and surrogates, cut between characters."""
     text = "".join("?" if "\ud800" <= c <= "\udfff" or c == "\0" else c for c in text)
     return text.encode()[:size_max].decode(errors="ignore")
 
@@ -103,7 +103,7 @@ def line_of(code):
 
 
 def runtime_address():
-    """Where _Py_DebugOffsets lies; 0 before 3.13. Extension modules may not be there to ask."""
+    """The address of _Py_DebugOffsets; 0 before 3.13. Extension modules may be missing."""
     with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb") as memory:
         for line in maps:
             fields = line.split()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Burns CPU in code that it makes at run time and lists in /tmp/perf-PID.map, as compilers at run
-// time do: jit_alpha half of the time, jit_beta, which only calls jit_beta_callee, the other half,
+// Burns CPU in JIT code that it lists in /tmp/perf-PID.map, as JIT compilers
+// do: jit_alpha half of the time, jit_beta, which only calls jit_beta_callee, the other half,
 // in rounds of random order and length. What each really used is printed at the end. "--dump 1"
 // lists them in a jitdump file of the current folder instead.
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches known amounts of memory in functions with known names, and says how much in each. Arguments:
+// Touches known amounts of memory in functions with known names, and prints how much in each. Arguments:
 // seconds to run before, so that it is known to the profiler, and seconds to stay afterwards.
 
 #include <stdint.h>
@@ -46,7 +46,7 @@ static char *map_memory(size_t bytes, int advice)
 	return memory;
 }
 
-/* One function of the bytes that are told; it is never inlined, so its name is on the stack. */
+/* One function of the printed bytes. It is never inlined, so its name is on the stack. */
 #define TOUCHER(name)                                                          \
 	__attribute__((noinline)) static void name(char *memory, size_t bytes) \
 	{                                                                      \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A storm of context switches when it is told to: SIGUSR1 starts pairs of processes that throw a byte
-// back and forth through pipes as fast as they can, SIGUSR2 ends them. It ends by itself after
-// LIFE_SECONDS, whatever becomes of its parent.
+// A storm of context switches on demand: SIGUSR1 starts pairs of processes that throw a byte
+// back and forth through pipes as fast as they can, SIGUSR2 ends them. It exits after
+// LIFE_SECONDS, even without its parent.
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

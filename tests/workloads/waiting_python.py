@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that wait at known lines, for what `cairn dump` says of them. Prints one line of JSON: each
+"""Threads that wait at known lines, for tests of `cairn dump`. Prints one line of JSON: each
 thread's own stack as sys._current_frames() has it, leaf first. Runs with Python 3.6 and newer."""
 import json
 import os

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that wait at known places, each for another thing, and tell their own stacks: for what
-// `cairn dump` says of them. Prints one line of JSON when all are there, then waits to be killed.
+// Threads that block at known wait sites, each for another thing, and print their own stacks: for tests of
+// `cairn dump`. Prints one line of JSON when all are there, then waits to be killed.
 
 #include <errno.h>
 #include <execinfo.h>
@@ -24,7 +24,7 @@
 
 enum { FRAMES_MAX = 600, DEPTH = 300, ALIKE = 4, THREADS_MAX = 32, STACK_BYTES = 65536 };
 
-/* What a thread says of itself: the return addresses above the function that waits. */
+/* A thread's own record: the return addresses above the function that waits. */
 struct story {
 	const char *name;
 	pid_t tid;
@@ -33,7 +33,7 @@ struct story {
 };
 
 static struct story stories[THREADS_MAX];
-static atomic_int story_count, told_count;
+static atomic_int story_count,recorded_count;
 static _Thread_local struct story *mine;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -46,7 +46,7 @@ static pthread_t sleeper_thread;
 static volatile unsigned long turns;
 
 /* Called by the function that waits: frame 0 is this one, 1 that one, whose pc will be another. */
-static NOINLINE void tell(void)
+static NOINLINE void record(void)
 {
 	void *frames[FRAMES_MAX];
 	int count = backtrace(frames, FRAMES_MAX);
@@ -55,7 +55,7 @@ static NOINLINE void tell(void)
 		return;
 	mine->count = count > 2 ? count - 2 : 0;
 	memcpy(mine->frames, frames + 2, (size_t)mine->count * sizeof(*frames));
-	told_count++;
+	recorded_count++;
 }
 
 /* Keeps compilers from making the call before it the last one. */
@@ -63,7 +63,7 @@ static NOINLINE void tell(void)
 
 static NOINLINE void wait_for_mutex(void)
 {
-	tell();
+	record();
 	pthread_mutex_lock(&mutex);
 	AFTERWARDS;
 }
@@ -71,21 +71,21 @@ static NOINLINE void wait_for_mutex(void)
 static NOINLINE void wait_for_condition(void)
 {
 	pthread_mutex_lock(&condition_mutex);
-	tell();
+	record();
 	for (;;)
 		pthread_cond_wait(&condition, &condition_mutex);
 }
 
 static NOINLINE void wait_for_rwlock(void)
 {
-	tell();
+	record();
 	pthread_rwlock_rdlock(&rwlock);
 	AFTERWARDS;
 }
 
 static NOINLINE void wait_for_semaphore(void)
 {
-	tell();
+	record();
 	sem_wait(&semaphore);
 	AFTERWARDS;
 }
@@ -94,7 +94,7 @@ static NOINLINE void wait_for_pipe(void)
 {
 	char byte;
 
-	tell();
+	record();
 	if (read(pipe_ends[0], &byte, 1) < 0)
 		perror("read");
 }
@@ -103,21 +103,21 @@ static NOINLINE void wait_for_poll(void)
 {
 	struct pollfd entry = { .fd = pipe_ends[0], .events = POLLIN };
 
-	tell();
+	record();
 	poll(&entry, 1, -1);
 	AFTERWARDS;
 }
 
 static NOINLINE void wait_for_time(void)
 {
-	tell();
+	record();
 	nanosleep(&(struct timespec){ 1000, 0 }, NULL);
 	AFTERWARDS;
 }
 
 static NOINLINE void wait_for_thread(void)
 {
-	tell();
+	record();
 	pthread_join(sleeper_thread, NULL);
 	AFTERWARDS;
 }
@@ -126,14 +126,14 @@ static NOINLINE void hold_locks(void)
 {
 	pthread_mutex_lock(&mutex);
 	pthread_rwlock_wrlock(&rwlock);
-	tell();
+	record();
 	pause();
 	AFTERWARDS;
 }
 
 static NOINLINE void run(void)
 {
-	tell();
+	record();
 	for (;;)
 		turns++;
 }
@@ -141,7 +141,7 @@ static NOINLINE void run(void)
 static NOINLINE void in_handler(int number)
 {
 	(void)number;
-	tell();
+	record();
 	pause();
 	AFTERWARDS;
 }
@@ -242,13 +242,13 @@ static void *play(void *context)
 static void start(const struct part *part)
 {
 	pthread_t thread;
-	int before = told_count;
+	int before =recorded_count;
 
 	if (pthread_create(&thread, NULL, play, (void *)part))
 		abort();
 	if (strcmp(part->name, "time") == 0)
 		sleeper_thread = thread;
-	while (told_count == before) // one after the other, so that locks are taken in order
+	while (recorded_count == before) // one after the other, so that locks are taken in order
 		usleep(1000);
 }
 

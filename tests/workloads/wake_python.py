@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two threads that both want the GIL, in functions of two names: who waits in one of them is woken by
-the other. Prints its pid, then runs until it is killed."""
+"""Two threads that both want the GIL, in functions of two names: each function's waker is
+the other one. Prints its pid, then runs until it is killed."""
 
 import ctypes
 import os

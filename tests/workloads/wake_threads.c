@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that wake each other in known ways: who waits in wait_for_mutex() is woken by holder(), who
-// waits in wait_for_pipe() by writer(), who waits in wait_for_condition() by signaller(), and nobody
-// wakes who sleeps in sleeper() but the timer. Prints its pid when all are there, then runs until it
+// Threads with known wakers: holder() wakes wait_for_mutex(), writer() wakes wait_for_pipe(),
+// signaller() wakes wait_for_condition(), and only the timer wakes sleeper().
+// Prints its pid when all are there, then runs until it
 // is killed.
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ static void sleep_ms(long ms)
 	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
 }
 
-/* Holds the mutex for 20 ms, and is without it for 5: who waits for it is woken by the unlocking. */
+/* Holds the mutex for 20 ms and is without it for 5: its unlock wakes the waiter. */
 static NOINLINE void holder(void)
 {
 	pthread_mutex_lock(&mutex);
@@ -69,7 +69,7 @@ static NOINLINE void signaller(void)
 	AFTERWARDS;
 }
 
-/* In short times, as Python's threads wait for the GIL. */
+/* With short timeouts, as Python's threads wait for the GIL. */
 static NOINLINE void wait_for_condition(void)
 {
 	pthread_mutex_lock(&state_mutex);

@@ -212,7 +212,7 @@ TEST(knows_a_deleted_file_by_build_id)
 	struct process *process = process_table_get(tables.processes, &key, "x");
 	if (!mapping_build_id(process_mappings(tables.processes, process),
 			      mapping_of(process_mappings(tables.processes, process), program))[0])
-		SKIP("this kernel tells no build ids");
+		SKIP("this kernel reports no build ids");
 	struct code_address code;
 	const struct mapping *mapping =
 		mapping_of(process_mappings(tables.processes, process), program);
@@ -402,7 +402,7 @@ TEST(bounds_jit_names)
 
 /* ---- processes that are hard to read ---- */
 
-/* A child that runs @fn and says when it is ready; ended by end(). NULL pid where it cannot. */
+/* A child that runs @fn and reports when it is ready; ended by end(). NULL pid where it cannot. */
 static pid_t start(void (*fn)(int ready))
 {
 	int ready[2];

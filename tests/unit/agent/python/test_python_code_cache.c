@@ -156,9 +156,9 @@ TEST(without_checksum_entries_last_one_interval)
 	set_up(&fixture, 0);
 	EXPECT_STR("f", name_at(&fixture, CODE_AT, 0), "first");
 	put_text(&fixture.heap, NAME_AT, ASCII, "g", 1);
-	EXPECT_STR("f", name_at(&fixture, CODE_AT, 0), "remembered");
+	EXPECT_STR("f", name_at(&fixture, CODE_AT, 0), "cached");
 	python_code_cache_expire(fixture.codes);
-	EXPECT_STR("g", name_at(&fixture, CODE_AT, 0), "next window");
+	EXPECT_STR("g", name_at(&fixture, CODE_AT, 0), "next interval");
 	tear_down(&fixture);
 }
 
@@ -225,7 +225,7 @@ TEST(reads_an_exited_childs_code_from_its_parent)
 	fixture.parent = getpid();
 	EXPECT_STR("f", name_at(&fixture, CODE_AT, checksum_of(10)), "older than the fork");
 	EXPECT_STR(UNREAD, name_at(&fixture, CODE_AT, checksum_of(11)), "another in its place");
-	EXPECT_STR(UNREAD, name_at(&fixture, CODE_AT, 0), "no checksum to tell by");
+	EXPECT_STR(UNREAD, name_at(&fixture, CODE_AT, 0), "no checksum to compare");
 	tear_down(&fixture);
 }
 
@@ -349,7 +349,7 @@ TEST(bounds_reads_per_interval)
 	EXPECT_EQ(100000 - stats.reads, stats.refused, "the others");
 	EXPECT_STR(UNREAD, name_at(&fixture, CODE_AT, checksum_of(10)), "nor this");
 	python_code_cache_expire(fixture.codes);
-	EXPECT_STR("f", name_at(&fixture, CODE_AT, checksum_of(10)), "in the next window");
+	EXPECT_STR("f", name_at(&fixture, CODE_AT, checksum_of(10)), "in the next interval");
 	tear_down(&fixture);
 }
 
