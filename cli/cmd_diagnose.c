@@ -174,7 +174,7 @@ static void print_gpu(const json_t *root)
 		print_text(json_text_of(gpu, "confidence"));
 		printf(")\n");
 	}
-	if (json_is_true(json_object_get(gpu, "passing")))
+	if (json_is_true(json_object_get(gpu, "intermittent")))
 		printf("\nOnly one half of the range shows this: it is intermittent.\n");
 	print_gpu_figures(gpu);
 	print_gpu_causes(gpu);

@@ -11,118 +11,117 @@ static const struct {
 	},
 	[GPU_CLASS_NO_DEMAND] = {
 		.name = "gpu_no_demand",
-		.title = "Nothing to do for the GPU",
-		.advice = { "The threads that launch its work wait for work: look at who should send it." },
+		.title = "The GPU has no demand",
+		.advice = { "Launching threads wait for requests: look at the clients, or at the queue before them." },
 	},
 	[GPU_CLASS_NONE] = {
 		.name = "gpu_none",
-		.title = "Nothing stands out about the GPU",
-		.advice = { "Look at what is not known: a cause may hide there." },
+		.title = "No GPU bottleneck found",
+		.advice = { "Record the unknown figures below: the bottleneck may be among them." },
 	},
 	[GPU_CLASS_AMBIGUOUS] = {
 		.name = "gpu_ambiguous",
-		.title = "More than one thing holds the GPU up",
-		.advice = { "Look at each: they are too near to each other to name one." },
+		.title = "Several GPU bottlenecks of similar size",
+		.advice = { "Look at each: their shares are within 20 % of each other." },
 	},
 	[GPU_CLASS_STARVED] = {
 		.name = "gpu_starved",
-		.title = "The GPU waits for input that is being prepared",
-		.advice = { "More workers that prepare, or a larger prefetch queue.",
-			    "The service's other threads, in CPU time, say what preparing costs.",
-			    "Do once what every batch does again: decoding, tokenizing." },
+		.title = "GPU starved: input is prepared too slowly",
+		.advice = { "Add data-loading workers, or enlarge the prefetch queue.",
+			    "The CPU time of the service's other threads shows what preparing input costs.",
+			    "Do per-batch work once and cache it: decoding, tokenizing." },
 	},
 	[GPU_CLASS_CPU_BOUND] = {
 		.name = "gpu_cpu_bound",
-		.title = "The GPU waits for the code that launches its work",
-		.advice = { "The functions shown run while the GPU has nothing to do.",
-			    "Launch the next step before this one's result is looked at.",
-			    "CUDA graphs or torch.compile take Python out of the loop." },
+		.title = "CPU bound: the GPU is idle while code runs between launches",
+		.advice = { "The functions shown run while the GPU is idle: make them cheaper.",
+			    "Launch the next step before reading this one's result.",
+			    "Take Python out of the loop: CUDA graphs, torch.compile." },
 	},
 	[GPU_CLASS_LAUNCH_BOUND] = {
 		.name = "gpu_launch_bound",
-		.title = "Many small kernels: launching takes longer than running them",
-		.advice = { "The same stack launches again and again: capture it as a CUDA graph.",
-			    "Larger batches, or fused kernels (torch.compile)." },
+		.title = "Launch bound: too many small GPU kernels",
+		.advice = { "Capture the stack that launches most as a CUDA graph.",
+			    "Use larger batches, or fuse GPU kernels (torch.compile)." },
 	},
 	[GPU_CLASS_COPY_BOUND] = {
 		.name = "gpu_copy_bound",
-		.title = "Copies to the GPU hold it up",
-		.advice = { "Pin the memory that is copied (pin_memory=True), and copy with non_blocking=True.",
-			    "Copy on a stream of its own while the step before runs.",
-			    "Send what is smaller: uint8 instead of float, and convert on the GPU." },
+		.title = "Copy bound: the GPU waits for copies from the host",
+		.advice = { "Pin the host memory (pin_memory=True), and copy with non_blocking=True.",
+			    "Copy on a separate stream while the previous step runs.",
+			    "Copy fewer bytes: uint8 instead of float, converted on the GPU." },
 	},
 	[GPU_CLASS_IMPLICIT_SYNC] = {
 		.name = "gpu_implicit_sync",
-		.title = "The code waits for the GPU where nobody asked it to",
+		.title = "Implicit synchronization: code waits for the GPU by reading results",
 		.advice = { "The Python line shown reads a result: .item(), .cpu(), .tolist(), a boolean mask.",
 			    "Read results once every few steps, or keep them on the GPU.",
-			    "torch.cuda.set_sync_debug_mode(\"warn\") names each such line." },
+			    "torch.cuda.set_sync_debug_mode(\"warn\") reports each such line." },
 	},
 	[GPU_CLASS_COMPUTE_BOUND] = {
 		.name = "gpu_compute_bound",
-		.title = "The GPU is the bottleneck: it computes",
-		.advice = { "This is what a GPU is bought for. More throughput takes a lower precision, a "
-			    "faster kernel or another GPU." },
+		.title = "GPU bound: compute",
+		.advice = { "The GPU is used well. For more throughput use a lower precision, faster GPU "
+			    "kernels or another GPU." },
 	},
 	[GPU_CLASS_MEMORY_BOUND] = {
 		.name = "gpu_memory_bound",
-		.title = "The GPU is the bottleneck: its memory's bandwidth",
-		.advice = { "Decoding of language models is expected to land here.",
-			    "Larger batches read the weights once for more tokens; smaller weights or "
-			    "caches (FP8) are read faster." },
+		.title = "GPU bound: memory bandwidth",
+		.advice = { "Expected when a language model decodes.",
+			    "Use larger batches, which read the weights once for more tokens, or smaller "
+			    "weights and caches (FP8)." },
 	},
 	[GPU_CLASS_BUSY] = {
 		.name = "gpu_busy",
-		.title = "The GPU is the bottleneck",
-		.advice = { "Neither its arithmetic nor its memory's bandwidth is known to be full: small "
-			    "or unbalanced kernels, or figures that are missing.",
-			    "A profiler of kernels says which: Nsight Compute on one step." },
+		.title = "GPU bound: cause unknown",
+		.advice = { "Neither compute nor memory bandwidth is known to be saturated: small or "
+			    "unbalanced GPU kernels, or missing figures.",
+			    "Profile one step with Nsight Compute." },
 	},
 	[GPU_CLASS_ALLOCATOR] = {
 		.name = "gpu_allocator",
-		.title = "GPU memory is allocated and freed all the time",
-		.advice = { "Keep buffers and use them again; a free waits for the whole device.",
-			    "PyTorch: shapes that vary fragment its cache; PYTORCH_CUDA_ALLOC_CONF="
-			    "expandable_segments:True, and no empty_cache() in loops." },
+		.title = "Allocator bound: frequent GPU allocations and frees",
+		.advice = { "Reuse buffers: a free waits for the whole device.",
+			    "PyTorch: varying shapes fragment its cache. Set PYTORCH_CUDA_ALLOC_CONF="
+			    "expandable_segments:True, and call no empty_cache() in loops." },
 	},
 	[GPU_CLASS_MEMORY_GROWTH] = {
 		.name = "gpu_memory_growth",
-		.title = "GPU memory only grows",
-		.advice = { "The stacks that have more memory at the end than at the beginning are the "
-			    "ones to look at.",
-			    "Tensors that are kept: losses added up with their graphs, caches without a limit." },
+		.title = "GPU memory grows without bound",
+		.advice = { "Look at the stacks shown: they hold more memory at the end of the range than at "
+			    "its beginning.",
+			    "Common causes: losses summed with their graphs, caches without a limit." },
 	},
 	[GPU_CLASS_LOCK] = {
 		.name = "gpu_lock",
-		.title = "Threads that launch wait for locks",
-		.advice = { "The stacks say which lock: hold it for less, or launch from one thread." },
+		.title = "Lock contention: launching threads wait for locks",
+		.advice = { "The stacks show which lock: hold it for less time, or launch from one thread." },
 	},
 	[GPU_CLASS_GIL] = {
 		.name = "gpu_gil",
-		.title = "Threads that launch wait for Python's global interpreter lock",
-		.advice = { "The Python functions with the most CPU time in the other threads hold it: move "
-			    "them to a process of their own.",
-			    "`cairn dump PID` shows who holds it now." },
+		.title = "GIL contention: launching threads wait for Python's global interpreter lock",
+		.advice = { "Move the Python functions with the most CPU time in other threads to another "
+			    "process: they hold the GIL.",
+			    "`cairn dump PID` shows the thread that holds it now." },
 	},
 	[GPU_CLASS_COLLECTIVE] = {
 		.name = "gpu_collective",
-		.title = "Ranks wait for each other",
-		.advice = { "A late rank that is named above has the others of its node wait: the stacks "
-			    "say what it does.",
-			    "Skew between nodes is not measured: there the rank that waits least is the late "
-			    "one; see its own verdict.",
-			    "A GPU looks fully busy while it waits for another one." },
+		.title = "Collective skew: ranks wait for a late rank",
+		.advice = { "The stacks show what the late rank named above does before the collective call.",
+			    "Skew between nodes is not measured: the rank that waits least is late; see its "
+			    "own verdict.",
+			    "A GPU that waits for other ranks looks fully busy." },
 	},
 	[GPU_CLASS_THROTTLED] = {
 		.name = "gpu_throttled",
-		.title = "The GPU's clocks are held down",
-		.advice = { "Cooling, power supply or a fault: the label `reason` says which." },
+		.title = "GPU throttled: reduced clocks",
+		.advice = { "Check cooling and power supply: label `reason` of gpu:throttled has the cause." },
 	},
 	[GPU_CLASS_CONTENTION] = {
 		.name = "gpu_contention",
-		.title = "Other processes use the same GPU",
-		.advice = { "gpu_process:busy by service says who.",
-			    "MIG or another GPU keeps them apart." },
+		.title = "GPU contention: other processes use the same GPU",
+		.advice = { "gpu_process:busy by service shows which processes.",
+			    "Separate them by MIG, or by GPU." },
 	},
 };
 

@@ -31,8 +31,8 @@ static void set_share(struct gpu_figures *figures, enum gpu_figure figure, int64
 		gpu_figures_set(figures, figure, part > 0 ? (double)part / (double)whole : 0);
 }
 
-/* A kernel's launch that takes longer on average waits for room: the driver spins while a GPU's queue is full, and
- * then that GPU is not idle. The mark is that of outliers in Holistic Trace Analysis. Graphs may take so long. */
+/* If a launch of a GPU kernel takes longer on average, the GPU's queue is full: the driver spins until there is room, and the
+ * GPU is not idle. The threshold is that of outliers in Holistic Trace Analysis. Launches of CUDA graphs may take so long. */
 #define LAUNCH_NS_MAX 50e3
 #define FULL_IDLE_MAX 0.20
 
@@ -60,7 +60,7 @@ static void set_launches(struct gpu_diagnosis *diagnosis)
 			(double)sums[THREAD_SUM_LAUNCHES_REPEATED] / thread_seconds);
 }
 
-// Of the time of threads that launch. Without the wall clock it is unknown how much that was.
+// Shares of launching threads' time, which is known from the wall clock only.
 static void set_wall_shares(struct gpu_diagnosis *diagnosis)
 {
 	struct gpu_figures *figures = &diagnosis->figures;
@@ -156,7 +156,7 @@ static void set_copy_size(struct gpu_figures *figures, enum gpu_figure figure,
 		gpu_figures_set(figures, figure, (double)copies->bytes / (double)copies->count);
 }
 
-// Each copy to the host is a result that is read, and what was waited for it by nobody's wish is due to that.
+// A copy to the host reads a result: implicit synchronization is attributed to these copies.
 static void set_reads(struct gpu_diagnosis *diagnosis, const struct copies *out)
 {
 	const int64_t *sums = diagnosis->threads.launching;
@@ -193,10 +193,10 @@ static int read_copies(const struct query *query, struct gpu_diagnosis *diagnosi
 	return 0;
 }
 
-/* Of a lower bound only what is large says something: below it the GPU may have been idle all the same. */
+/* GPU idle time is a lower bound: a small one does not mean that the GPU was busy. */
 #define IDLE_BOUND_MIN 0.20
 
-// Where no gauge says how busy the GPU was: it had certainly nothing to do for so long.
+// Without NVML's busy time: the lower bound of GPU idle time.
 static int read_idle(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
 {
 	int64_t idle_ns = -1;
@@ -213,7 +213,7 @@ static int read_idle(const struct query *query, struct gpu_diagnosis *diagnosis,
 
 // ---- figures of collective calls --------------------------------------------------------------
 
-// The value of @label with the most of @type's time, and how much that is; "": none has any.
+// The value of @label with the most time, and that time; "": none.
 static int read_largest(const struct query *query, const char *label, char value[GPU_LATE_BYTES],
 			int64_t *ret_ns, struct error *err)
 {
@@ -238,8 +238,8 @@ static int read_largest(const struct query *query, const char *label, char value
 	return rc;
 }
 
-// Of the communicator that is held up most, on whatever nodes: the rank that has others wait longest, and where
-// that is. Skew is measured among one node's ranks, by one clock; of several nodes the worst counts.
+// The latest rank and its node, of the communicator with the most skew. Skew is measured among the ranks of one node; of several
+// nodes the largest counts.
 static int read_skew(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
 {
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 2];
@@ -288,46 +288,46 @@ static int read_figures(const struct query *query, struct gpu_diagnosis *diagnos
 	return rc;
 }
 
-/* Parts of the range, one after the other, in each of which there is what there is in all of it. */
-enum { WINDOWS = 2 };
+/* The range is judged in halves, too: a bottleneck that one of them lacks is intermittent. */
+enum { PARTS = 2 };
 
-static int judge_window(const struct query *query, const struct gpu_diagnosis *whole,
-			struct gpu_verdict *ret_verdict, struct error *err)
+static int judge_part(const struct query *query, const struct gpu_diagnosis *whole,
+		      struct gpu_verdict *ret_verdict, struct error *err)
 {
-	struct gpu_diagnosis window = { .types = whole->types }; // borrowed
+	struct gpu_diagnosis part = { .types = whole->types }; // borrowed
 
-	window.figures.in_use = true;
-	window.figures.range_ns = query->range.to_ns - query->range.from_ns;
-	int rc = read_figures(query, &window, err);
-	// Judged as what it is a part of.
-	window.figures.range_ns = whole->figures.range_ns;
+	part.figures.in_use = true;
+	part.figures.range_ns = query->range.to_ns - query->range.from_ns;
+	int rc = read_figures(query, &part, err);
+	// Confidence depends on the whole range's length.
+	part.figures.range_ns = whole->figures.range_ns;
 	if (!rc)
-		*ret_verdict = gpu_verdict_of(&window.figures);
-	gpu_threads_deinit(&window.threads);
+		*ret_verdict = gpu_verdict_of(&part.figures);
+	gpu_threads_deinit(&part.threads);
 	return rc;
 }
 
-// What was so in one window only comes and goes. Memory that grows has been looked at in parts already.
-static int judge_windows(const struct query *query, struct gpu_diagnosis *diagnosis,
-			 struct error *err)
+// Growth of memory is judged over parts of the range anyway.
+static int judge_parts(const struct query *query, struct gpu_diagnosis *diagnosis,
+		       struct error *err)
 {
 	enum gpu_class class = diagnosis->verdict.class == GPU_CLASS_AMBIGUOUS
 				       ? diagnosis->verdict.shares[0].class
 				       : diagnosis->verdict.class;
-	uint64_t window_ns = (query->range.to_ns - query->range.from_ns) / WINDOWS;
+	uint64_t part_ns = (query->range.to_ns - query->range.from_ns) / PARTS;
 	int rc = 0;
 
 	if (!gpu_class_is_bottleneck(class) || class == GPU_CLASS_MEMORY_GROWTH)
 		return 0;
-	for (uint64_t i = 0; i < WINDOWS && !rc; i++) {
+	for (uint64_t i = 0; i < PARTS && !rc; i++) {
 		struct gpu_verdict verdict = { 0 };
-		struct query window = *query;
+		struct query part = *query;
 
-		window.range.from_ns += i * window_ns;
-		window.range.to_ns = window.range.from_ns + window_ns;
-		rc = judge_window(&window, diagnosis, &verdict, err);
+		part.range.from_ns += i * part_ns;
+		part.range.to_ns = part.range.from_ns + part_ns;
+		rc = judge_part(&part, diagnosis, &verdict, err);
 		if (!rc && !gpu_verdict_has_reached(&verdict, class))
-			gpu_verdict_set_passing(&diagnosis->verdict);
+			gpu_verdict_set_intermittent(&diagnosis->verdict);
 	}
 	// The verdict stands where there is no time to look at it twice.
 	return rc == -ETIMEDOUT ? 0 : rc;
@@ -348,7 +348,7 @@ int gpu_diagnosis_read(const struct query *query, int64_t blocked_ns,
 	if (!rc)
 		diagnosis.verdict = gpu_verdict_of(&diagnosis.figures);
 	if (!rc)
-		rc = judge_windows(query, &diagnosis, err);
+		rc = judge_parts(query, &diagnosis, err);
 	if (rc) {
 		gpu_diagnosis_deinit(&diagnosis);
 		return rc;

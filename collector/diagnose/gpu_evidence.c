@@ -8,7 +8,7 @@ static const char *type_of(const struct gpu_diagnosis *diagnosis, const char *ty
 	return gpu_type_find(&diagnosis->types, type);
 }
 
-// Waits for the GPU: as they are counted, or as most of them were done; for room in its queue most of all.
+// Waits for the GPU: counted ones if stored, else the larger kind of sampled ones; launches if these waited for the GPU's queue.
 static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned int with)
 {
 	const int64_t *sums = diagnosis->threads.launching;
@@ -43,7 +43,7 @@ static struct gpu_evidence blocked(enum wait_class what)
 	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU, .wait = wait_class_name(what) };
 }
 
-// What ran, and what was waited for, while the GPU certainly had nothing to do; or else all of @type.
+// What launching threads did while the GPU was idle, if stored; else all of @type.
 static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, const char *type,
 				      unsigned int without)
 {
@@ -52,7 +52,7 @@ static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, con
 	return (struct gpu_evidence){ .type = stored ? stored : type, .without = without };
 }
 
-// Where a rank is late its stacks are the cause, and the others' waits what follows from it.
+// The late rank's stacks are the cause; the other ranks' waits are its effect.
 static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis)
 {
 	const char *stored = type_of(diagnosis, PROFILE_TYPE_NCCL_SKEW);
@@ -63,7 +63,7 @@ static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis
 	return waits(diagnosis, GPU_MARK_COLLECTIVE);
 }
 
-// What of it was freed since is no growth. Whoever allocates it need not be who launches.
+// Memory in use, so that freed memory is no growth. Any thread may allocate it.
 static struct gpu_evidence growing(const struct gpu_diagnosis *diagnosis)
 {
 	const char *level = type_of(diagnosis, PROFILE_TYPE_GPU_MEMORY);
@@ -111,7 +111,7 @@ static struct gpu_evidence first_of(const struct gpu_diagnosis *diagnosis, enum 
 	}
 }
 
-// Who ends the waits, where agents were asked for that, and what runs meanwhile.
+// The wakers, where agents record them, and what the other threads run meanwhile.
 static uint32_t add_others(const struct gpu_diagnosis *diagnosis, const char *wait,
 			   struct gpu_evidence *evidence)
 {
@@ -119,11 +119,11 @@ static uint32_t add_others(const struct gpu_diagnosis *diagnosis, const char *wa
 	uint32_t count = 0;
 
 	if (stored)
-		evidence[count++] = (struct gpu_evidence){ .what = "Who ended these waits",
+		evidence[count++] = (struct gpu_evidence){ .what = "Wakers that ended these waits",
 							   .type = stored,
 							   .wait = wait };
 	evidence[count++] = (struct gpu_evidence){
-		.what = "What the service's other threads did on a CPU",
+		.what = "CPU time of the service's other threads",
 		.type = PROFILE_TYPE_CPU,
 		.threads = GPU_EVIDENCE_OTHERS,
 	};

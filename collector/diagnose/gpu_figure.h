@@ -1,48 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of a service that uses a GPU: what a verdict is judged by. A figure that was not recorded is
-// unknown, never zero.
+// Figures of a service that uses a GPU, by which its GPU verdict is judged. A figure that was not recorded is unknown, never
+// zero.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/**
- * What is measured. Launching threads are those that call the driver. "Share" is of all time of these
- * threads, unless another whole is named.
- */
+/** Launching threads call the driver. A share is of all their time, unless another whole is named. */
 enum gpu_figure {
-	GPU_FIGURE_IDLE,          // share of the range in which the GPU had nothing to do
-	GPU_FIGURE_WAIT,          // share that they waited for the GPU, in loops or asleep
-	GPU_FIGURE_OWN_CPU,       // share on a CPU outside the driver
-	GPU_FIGURE_INPUT,         // share that they waited for something to do
-	GPU_FIGURE_FEEDERS,       // cores that other threads used, or would have but for storage
-	GPU_FIGURE_LAUNCH_CALLS,  // share of their time on a CPU that launching took
-	GPU_FIGURE_LAUNCH_RATE,   // kernels and graphs a second, of each thread
+	GPU_FIGURE_IDLE,          // share of the range in which the GPU was idle
+	GPU_FIGURE_WAIT,          // share of waits for the GPU, busy-waits included
+	GPU_FIGURE_OWN_CPU,       // share on a CPU outside of the driver
+	GPU_FIGURE_INPUT,         // share of waits for input
+	GPU_FIGURE_FEEDERS,       // cores used by other threads, with their waits for storage
+	GPU_FIGURE_LAUNCH_CALLS,  // share of their CPU time in launches
+	GPU_FIGURE_LAUNCH_RATE,   // GPU kernels and CUDA graphs per second and thread
 	GPU_FIGURE_COPY_IN,       // share in copies to the GPU
-	GPU_FIGURE_PCIE_RECEIVED, // bytes a second, of the GPU that received most
-	GPU_FIGURE_PAGEABLE, // share of bytes copied to the GPU out of memory that is not pinned
-	GPU_FIGURE_IMPLICIT, // share in waits that no code asked for by name
+	GPU_FIGURE_PCIE_RECEIVED, // bytes per second of the GPU that received most
+	GPU_FIGURE_PAGEABLE, // share of the bytes copied to the GPU that came from pageable memory
+	GPU_FIGURE_IMPLICIT, // share in implicit synchronization
 	GPU_FIGURE_COPY_OUT_BYTES,  // mean size of copies from the GPU
 	GPU_FIGURE_ALLOCATION,      // share in calls that allocate and free
-	GPU_FIGURE_ALLOCATION_RATE, // such calls a second
-	GPU_FIGURE_MEMORY_GROWTH, // of the GPU's memory in use, part an hour; 0 unless it only grows
-	GPU_FIGURE_LOCK,          // share
-	GPU_FIGURE_GIL,           // share
-	GPU_FIGURE_COLLECTIVE,    // share in waits for other ranks
-	GPU_FIGURE_THROTTLED,     // share of the range, for other reasons than the power cap
-	GPU_FIGURE_POWER_CAPPED,  // share of the range; what a GPU at full load does
-	GPU_FIGURE_OTHERS,        // share of the GPU that other processes had
-	GPU_FIGURE_SM_ACTIVE,     // shares of the range
+	GPU_FIGURE_ALLOCATION_RATE, // such calls per second and thread
+	GPU_FIGURE_MEMORY_GROWTH,   // of GPU memory in use, share per hour; 0 unless it never falls
+	GPU_FIGURE_LOCK,            // share
+	GPU_FIGURE_GIL,             // share
+	GPU_FIGURE_COLLECTIVE,      // share in waits for other ranks
+	GPU_FIGURE_THROTTLED,       // share of the range, for other reasons than the power cap
+	GPU_FIGURE_POWER_CAPPED,    // share of the range; what a GPU at full load does
+	GPU_FIGURE_OTHERS,          // share of the GPU used by other processes
+	GPU_FIGURE_SM_ACTIVE,       // shares of the range
 	GPU_FIGURE_TENSOR_ACTIVE,
 	GPU_FIGURE_FP_ACTIVE, // the busiest of the floating point pipes
 	GPU_FIGURE_DRAM_ACTIVE,
-	GPU_FIGURE_SKEW, // share of the range in which the latest rank had others of its node wait
-	GPU_FIGURE_LAUNCH_COST,   // CPU time of a launch, mean
-	GPU_FIGURE_LAUNCH_REPEAT, // launches a second by the stack that launches most, of each thread
-	GPU_FIGURE_PCIE_USE,      // received over PCIe, share of what the link carries
+	GPU_FIGURE_SKEW, // share of the range in which others of its node waited for the latest rank
+	GPU_FIGURE_LAUNCH_COST,   // mean CPU time per launch
+	GPU_FIGURE_LAUNCH_REPEAT, // launches per second and thread by the stack with most of them
+	GPU_FIGURE_PCIE_USE,      // received over PCIe, share of the link's capacity
 	GPU_FIGURE_COPY_IN_BYTES, // mean size of copies to the GPU
-	GPU_FIGURE_READ_RATE,     // copies from the GPU a second, of each thread
-	GPU_FIGURE_READ_WAIT,     // time in waits that no code asked for by name, of each such copy
+	GPU_FIGURE_READ_RATE,     // copies from the GPU per second and thread
+	GPU_FIGURE_READ_WAIT,     // implicit synchronization per copy from the GPU
 	GPU_FIGURE_COUNT,
 };
 

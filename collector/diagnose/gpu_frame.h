@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a frame says of a thread's dealings with the GPU: whether it launches, copies, allocates, waits
-// for other ranks, or waits where nobody asked it to. By names: of the driver's exports, of the runtime's
-// calls and of PyTorch's functions that need a result on the host.
+// What a frame does with the GPU, by its name: launch, copy, allocate, wait for other ranks, or synchronize implicitly. Knows exports
+// of the driver, calls of the CUDA runtime, and functions of PyTorch that read a result on the host.
 #pragma once
 
 enum gpu_mark {

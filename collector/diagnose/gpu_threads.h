@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the selected threads call the GPU's driver, and where the time of these and of the others went,
-// out of stored data. Threads are told apart by their names: those of one name are one here.
+// Which of the selected threads launch GPU work, and where their time and that of the others went, from stored data. Threads
+// of one name count as one.
 #pragma once
 
 #include <stdbool.h>
@@ -24,13 +24,13 @@ enum thread_sum {
 	THREAD_SUM_CPU_ALLOCATION,
 	THREAD_SUM_SPIN,    // CPU time that the driver's waiting loop took
 	THREAD_SUM_BLOCKED, // asleep until the GPU was done
-	// Both of these, and what the stacks say that was waited for.
+	// The sum of both, and by what the stacks waited for.
 	THREAD_SUM_WAIT,
 	THREAD_SUM_WAIT_COPY_IN,
 	THREAD_SUM_WAIT_IMPLICIT,
 	THREAD_SUM_WAIT_ALLOCATION,
 	THREAD_SUM_WAIT_COLLECTIVE,
-	// The same as counted at the driver's calls. Where this is more it stands above as well.
+	// The same as counted at the driver's calls. If they are larger, they replace the sums above.
 	THREAD_SUM_COUNTED,
 	THREAD_SUM_COUNTED_LAST = THREAD_SUM_COUNTED + 4,
 	THREAD_SUM_LOCK,

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 
 /*
- * Starting thresholds, none of them measured on this service. A GPU that is idle for less than IDLE_FULL is
- * full; from IDLE_MIN on, idleness is worth a cause, and the cause must explain most of it.
+ * Starting thresholds, not tuned to any service. A GPU that is idle for less than IDLE_FULL is full; from IDLE_MIN on its idle
+ * time needs a cause, which must explain most of it.
  */
 #define IDLE_MIN         0.20
 #define IDLE_FULL        0.05
@@ -18,7 +18,7 @@
 #define FEEDERS_MIN      0.8 // cores
 #define LAUNCH_RATE_MIN  10000.0
 #define LAUNCH_CALLS_MIN 0.40
-#define LAUNCH_WAIT_MAX  0.10 // who waits for the GPU is ahead of it
+#define LAUNCH_WAIT_MAX  0.10 // threads that wait for the GPU launch fast enough
 #define COPY_IN_MIN      0.20
 #define IMPLICIT_MIN     0.10
 #define COPY_OUT_SMALL   4096.0 // a scalar's copy, not a result's
@@ -35,7 +35,7 @@
 #define LAG_MIN          0.20 // of a step
 #define THROTTLED_MIN    0.10
 #define OTHERS_MIN       0.20
-#define DEMAND_WAIT      0.05 // below it nobody waits for the GPU to speak of
+#define DEMAND_WAIT      0.05 // below it waits for the GPU are negligible
 #define DEMAND_CPU       0.20
 #define PCIE_USE_MIN     0.50
 /* By the rate alone, launching is as much of a thread's time as a launch of 5 us makes it. */
@@ -50,7 +50,7 @@
 
 // ---- one class at a time --------------------------------------------------------------------
 
-// What is unknown is 0 here: classes that would be fooled by that need the figure.
+// 0 if unknown: classes for which 0 would be wrong list the figure in .needs.
 static double of(const struct gpu_figures *figures, enum gpu_figure figure)
 {
 	return gpu_figures_know(figures, figure) ? figures->values[figure] : 0;
@@ -88,7 +88,7 @@ static void judge_cpu_bound(const struct gpu_figures *figures, struct gpu_share 
 	share->reached = is_idle(figures) && cpu >= CPU_OF_IDLE * idle;
 }
 
-// Whoever gives a GPU its work does not hold one up that always has some.
+// A GPU that always has work is not slowed down by launching threads.
 static bool is_kept_busy(const struct gpu_figures *figures)
 {
 	return gpu_figures_know(figures, GPU_FIGURE_IDLE) &&
@@ -116,7 +116,7 @@ static void judge_copy_bound(const struct gpu_figures *figures, struct gpu_share
 	share->reached = !is_kept_busy(figures) && share->share >= COPY_IN_MIN;
 }
 
-// Copies that are known to be large are results on their way, whoever waits for them.
+// Large copies are results, not scalars: waiting for them is intended.
 static void judge_implicit_sync(const struct gpu_figures *figures, struct gpu_share *share)
 {
 	share->share = of(figures, GPU_FIGURE_IMPLICIT);
@@ -146,14 +146,14 @@ static void judge_memory_bound(const struct gpu_figures *figures, struct gpu_sha
 			 of(figures, GPU_FIGURE_TENSOR_ACTIVE) < TENSOR_FEW;
 }
 
-// Waits that have a cause of their own.
+// Waits with a verdict of their own.
 static double explained_waits(const struct gpu_figures *figures)
 {
 	return of(figures, GPU_FIGURE_IMPLICIT) + of(figures, GPU_FIGURE_COPY_IN) +
 	       of(figures, GPU_FIGURE_ALLOCATION) + of(figures, GPU_FIGURE_COLLECTIVE);
 }
 
-// Where it is unknown whether the GPU was busy, waits that code asked for are taken for a sign of it.
+// If it is unknown whether the GPU was busy, explicit waits are taken as a sign of it.
 static void judge_busy(const struct gpu_figures *figures, struct gpu_share *share)
 {
 	double wait = of(figures, GPU_FIGURE_WAIT);
@@ -175,7 +175,7 @@ static void judge_allocator(const struct gpu_figures *figures, struct gpu_share 
 	share->reached = share->share >= ALLOCATION_MIN;
 }
 
-// All there is to it is one figure.
+// For classes with one figure.
 static void judge_by_figure(const struct gpu_figures *figures, struct gpu_share *share,
 			    enum gpu_figure figure)
 {
@@ -349,13 +349,13 @@ bool gpu_verdict_has_reached(const struct gpu_verdict *verdict, enum gpu_class c
 	return false;
 }
 
-// One cause shows in more than one figure: only the cause is named.
+// A bottleneck shows in several figures: name the cause, not its effects.
 static void leave_out_effects(struct gpu_verdict *verdict)
 {
 	static const struct {
 		enum gpu_class cause, effect;
 	} effects[] = {
-		// A GPU whose clocks are down, that others use, or that waits for other ranks looks busy.
+		// A GPU that is throttled, shared, or waits for other ranks looks busy.
 		{ GPU_CLASS_THROTTLED, GPU_CLASS_COMPUTE_BOUND },
 		{ GPU_CLASS_THROTTLED, GPU_CLASS_MEMORY_BOUND },
 		{ GPU_CLASS_THROTTLED, GPU_CLASS_BUSY },
@@ -366,14 +366,14 @@ static void leave_out_effects(struct gpu_verdict *verdict)
 		{ GPU_CLASS_COLLECTIVE, GPU_CLASS_MEMORY_BOUND },
 		{ GPU_CLASS_COLLECTIVE, GPU_CLASS_BUSY },
 		{ GPU_CLASS_COLLECTIVE, GPU_CLASS_IMPLICIT_SYNC },
-		// Which part of the GPU is full says more than that it is.
+		// The saturated part of the GPU is the more precise verdict.
 		{ GPU_CLASS_COMPUTE_BOUND, GPU_CLASS_BUSY },
 		{ GPU_CLASS_MEMORY_BOUND, GPU_CLASS_BUSY },
-		// Waiting for a full GPU costs nothing, wherever it happens.
+		// Waiting for a full GPU costs nothing.
 		{ GPU_CLASS_COMPUTE_BOUND, GPU_CLASS_IMPLICIT_SYNC },
 		{ GPU_CLASS_MEMORY_BOUND, GPU_CLASS_IMPLICIT_SYNC },
 		{ GPU_CLASS_BUSY, GPU_CLASS_IMPLICIT_SYNC },
-		// Launching is the CPU's work, and whoever holds the GIL runs Python code.
+		// Launching uses the CPU, and a thread that holds the GIL runs Python code.
 		{ GPU_CLASS_LAUNCH_BOUND, GPU_CLASS_CPU_BOUND },
 		{ GPU_CLASS_GIL, GPU_CLASS_CPU_BOUND },
 	};
@@ -384,7 +384,7 @@ static void leave_out_effects(struct gpu_verdict *verdict)
 	}
 }
 
-// Memory that grows holds nothing up yet: it is named first only where nothing does.
+// Growing memory is no bottleneck yet: it ranks behind all others.
 static int rank_of(const struct gpu_share *share)
 {
 	if (share->reached)
@@ -425,7 +425,7 @@ static enum gpu_class class_of(struct gpu_verdict *verdict, const struct gpu_fig
 
 	if (!figures->in_use)
 		return GPU_CLASS_NO_GPU;
-	// Certain, whatever else there is.
+	// Throttling is certain: it wins over everything.
 	if (gpu_verdict_has_reached(verdict, GPU_CLASS_THROTTLED))
 		return GPU_CLASS_THROTTLED;
 	if (!verdict->reached_count)
@@ -448,7 +448,7 @@ static enum verdict_confidence confidence_of(struct gpu_verdict *verdict,
 								  : CONFIDENCE_MEDIUM;
 	if (!share) // ambiguous, or nothing stands out
 		return CONFIDENCE_LOW;
-	// Whether the GPU was busy meanwhile decides between most classes.
+	// Most classes depend on whether the GPU was idle.
 	if (!gpu_figures_know(figures, GPU_FIGURE_IDLE))
 		return verdict->class == GPU_CLASS_BUSY ? CONFIDENCE_LOW : CONFIDENCE_MEDIUM;
 	return share->share >= smaller(SURE_TIMES * share->threshold, SURE_SHARE)
@@ -474,9 +474,9 @@ struct gpu_verdict gpu_verdict_of(const struct gpu_figures *figures)
 	return verdict;
 }
 
-void gpu_verdict_set_passing(struct gpu_verdict *verdict)
+void gpu_verdict_set_intermittent(struct gpu_verdict *verdict)
 {
-	verdict->is_passing = true;
+	verdict->is_intermittent = true;
 	verdict->confidence = CONFIDENCE_LOW;
 }
 

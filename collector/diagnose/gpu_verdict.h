@@ -15,16 +15,16 @@
 /** One class, judged. */
 struct gpu_share {
 	enum gpu_class class;
-	double share; // of what it holds up; what classes are compared by
+	double share; // by which classes are compared
 	double threshold;
 	bool judged;  // false: figures that it needs are unknown
-	bool reached; // share is enough, and all else that the class asks for holds
+	bool reached; // the share reaches the threshold, and the class's other conditions hold
 };
 
 struct gpu_verdict {
 	enum gpu_class class;
 	enum verdict_confidence confidence;
-	bool is_passing; // it was so in a part of the range only
+	bool is_intermittent; // one half of the range lacks it
 	// Those reached first, largest first; then the other judged ones, then those that were not.
 	struct gpu_share shares[GPU_CLASS_COUNT];
 	uint32_t share_count, reached_count;
@@ -36,7 +36,7 @@ struct gpu_verdict {
 struct gpu_verdict gpu_verdict_of(const struct gpu_figures *figures);
 /** Has all that @class asks for been found? */
 bool gpu_verdict_has_reached(const struct gpu_verdict *verdict, enum gpu_class class);
-/** It was not so in all parts of the range: that is said, and confidence is low. */
-void gpu_verdict_set_passing(struct gpu_verdict *verdict);
-/** Does @class say what holds the GPU up? Then it outdoes what the CPU's figures say. */
+/** One half of the range lacks it: confidence becomes low. */
+void gpu_verdict_set_intermittent(struct gpu_verdict *verdict);
+/** Does @class name a bottleneck? Then it takes precedence over the threads' verdict. */
 bool gpu_class_is_bottleneck(enum gpu_class class);

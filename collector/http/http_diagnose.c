@@ -192,7 +192,7 @@ static void append_gpu(struct buffer *body, const struct gpu_diagnosis *gpu)
 	append_text(body, "class", gpu_class_name(gpu->verdict.class));
 	append_text(body, "title", gpu_class_title(gpu->verdict.class));
 	append_text(body, "confidence", verdict_confidence_name(gpu->verdict.confidence));
-	append_flag(body, "passing", gpu->verdict.is_passing);
+	append_flag(body, "intermittent", gpu->verdict.is_intermittent);
 	append_late(body, gpu);
 	append_gpu_shares(body, &gpu->verdict);
 	append_gpu_figures(body, "figures", &gpu->figures, gpu->figures.known, true);

@@ -81,9 +81,9 @@ function gpuOf({ gpu, class: shown }) {
 	const verdict = gpu.class === shown ? [] :
 		[element("p", "", element("b", "", "GPU: "), `${gpu.title} `, element("span", "muted", `(confidence: ${gpu.confidence})`))];
 
-	const passing = gpu.passing ? [element("p", "", "Intermittent: seen in only one half of the range.")] : [];
+	const intermittent = gpu.intermittent ? [element("p", "", "Intermittent: seen in only one half of the range.")] : [];
 
-	return [...verdict, ...passing, ...stragglerOf(gpu.late), ...sharesOf((gpu.shares ?? []).filter(({ judged }) => judged), "GPU bottleneck candidates"),
+	return [...verdict, ...intermittent, ...stragglerOf(gpu.late), ...sharesOf((gpu.shares ?? []).filter(({ judged }) => judged), "GPU bottleneck candidates"),
 		...figuresOf(gpu.figures ?? []), ...unknownOf(gpu.unknown ?? [])];
 }
 

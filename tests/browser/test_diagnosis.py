@@ -31,14 +31,14 @@ def test_shows_verdict_shares_and_stacks(fake, open_page, artefact):
 def test_gpu_verdict_lists_figures_and_missing_data(fake, open_page, artefact):
     page = open_page(address(fake.url, query="trainer"))
     text = open_card(page)
-    assert text.startswith("The GPU waits for input that is being prepared")
-    assert "55.0 %" in text and "Copies to the GPU" in text
+    assert text.startswith("GPU starved: input is prepared too slowly")
+    assert "55.0 %" in text and "Copy bound" in text
     assert "60.0 %" in text and "1.83" in text and "1,234/s" in text
-    assert "memory's bandwidth" not in text, "skips classes without data"
-    assert "the GPU's memory transferred (source: the management library" in text
+    assert "memory bandwidth" not in text, "skips classes without data"
+    assert "DRAM active (source: GPU telemetry (GPM" in text
     assert "7.31 µs" in text and "Intermittent" in text
     assert "wait for rank 3 of communicator c0ffee, on <i>n2</i>." in text, "names are text"
-    assert "What the service's other threads did on a CPU" in text and "decode (images.py:12)" in text
+    assert "CPU time of the service's other threads" in text and "decode (images.py:12)" in text
     page.screenshot(artefact("diagnosis-gpu"))
 
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts about GPUs out of a store: each class of those that stored rows can show, with the stacks that
-// show it.
+// GPU verdicts from a store: each class that stored rows can show, with its evidence.
 #include "base/contract/label_values.h"
 #include "collector/diagnose/diagnosis.h"
 
@@ -11,7 +10,7 @@
 #define LOADER  "service=train,node=n1,thread=loader"
 #define DEVICE  "service=gpu,node=n1,gpu=0,gpu_uuid=GPU-1"
 
-/** A level, in each second of a minute. */
+/** A gauge's value in each second of a minute. */
 static void add_level(struct fixture *fixture, const char *labels, const char *type, int64_t value)
 {
 	struct profile *profile = test_profile();
@@ -34,13 +33,13 @@ static void add_device(struct fixture *fixture, int64_t busy)
 		  1 << 30);
 	add_level(fixture, DEVICE, PROFILE_TYPE_GPU_MEMORY_USED, 2 << 28);
 	add_level(fixture, DEVICE, PROFILE_TYPE_GPU_BUSY, busy);
-	// Somebody else's: must not be looked at.
+	// Another service's GPU, which must not count.
 	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2", PROFILE_TYPE_GPU_BUSY, 100);
 	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2", PROFILE_TYPE_GPU_MEMORY_USED,
 		  1);
 }
 
-/** One second in each of: on a CPU, in the driver's loop, blocked for input. */
+/** One second each: on a CPU, in a GPU busy-wait, blocked for input. */
 static void add_trainer(struct fixture *fixture, double own, double spin, double input)
 {
 	add(fixture, 5, TRAINER ",state=running", PROFILE_TYPE_WALL, "", own + spin);
@@ -52,7 +51,7 @@ static void add_trainer(struct fixture *fixture, double own, double spin, double
 	    input);
 }
 
-TEST(a_gpu_that_waits_for_its_input_is_starved)
+TEST(waits_for_input_starve_a_gpu)
 {
 	struct fixture fixture;
 
@@ -76,13 +75,13 @@ TEST(a_gpu_that_waits_for_its_input_is_starved)
 	EXPECT_EQ(4, diagnosis.evidence[0].stacks[0].frame_count, "the thread's name is no frame");
 	EXPECT_EQ(2, diagnosis.evidence_count, "no waker was asked for");
 	EXPECT_STR("decode", frame_of(&diagnosis, 1, 0, 0), "who prepares");
-	// The loop's time is a wait in the threads' figures, too.
+	// A busy-wait is a wait in the threads' figures, too.
 	EXPECT_EQ(115, diagnosis.figures.running_ns / 1000000000, "running");
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
 }
 
-TEST(the_stacks_of_a_class_are_those_that_show_it)
+TEST(evidence_has_the_stacks_of_its_class)
 {
 	struct fixture fixture;
 
@@ -103,7 +102,7 @@ TEST(the_stacks_of_a_class_are_those_that_show_it)
 	tear_down(&fixture);
 }
 
-TEST(lanes_that_count_calls_are_taken_before_samples)
+TEST(counted_calls_take_precedence_over_samples)
 {
 	struct fixture fixture;
 
@@ -121,7 +120,7 @@ TEST(lanes_that_count_calls_are_taken_before_samples)
 	tear_down(&fixture);
 }
 
-TEST(a_healthy_gpu_and_a_service_without_one_leave_the_word_to_the_threads)
+TEST(healthy_or_no_gpu_shows_the_threads_verdict)
 {
 	struct fixture fixture;
 
@@ -145,7 +144,7 @@ TEST(a_healthy_gpu_and_a_service_without_one_leave_the_word_to_the_threads)
 	tear_down(&fixture);
 }
 
-TEST(without_gauges_of_the_gpu_idleness_is_unknown)
+TEST(idle_is_unknown_without_gauges)
 {
 	struct fixture fixture;
 
@@ -160,7 +159,7 @@ TEST(without_gauges_of_the_gpu_idleness_is_unknown)
 	tear_down(&fixture);
 }
 
-// A level of @stack_text (NULL: it has none) that goes from @from to @to in an hour's first quarter.
+// A gauge of @stack_text (NULL: without a stack) that goes from @from to @to in a quarter of an hour.
 static void add_stack_slope(struct fixture *fixture, const char *labels, const char *type,
 			    const char *stack_text, int64_t from, int64_t to)
 {
@@ -196,7 +195,7 @@ static double figure_of(const struct diagnosis *diagnosis, enum gpu_figure figur
 	return figures->values[figure];
 }
 
-TEST(gauges_of_the_services_gpus_become_shares)
+TEST(gauges_become_shares)
 {
 	struct fixture fixture;
 
@@ -214,7 +213,7 @@ TEST(gauges_of_the_services_gpus_become_shares)
 	EXPECT_EQ(15, figure_of(&diagnosis, GPU_FIGURE_FP_ACTIVE) * 100, "the busiest pipe");
 	diagnosis_deinit(&diagnosis);
 
-	// Clocks held down for a third of the time, for two reasons at once; at the power cap for all of it.
+	// Throttled for a third of the time, for two reasons at once; at the power cap all the time.
 	add(&fixture, 5, DEVICE ",reason=" REASON_THERMAL, PROFILE_TYPE_GPU_THROTTLED, "", 20);
 	add(&fixture, 5, DEVICE ",reason=" REASON_HARDWARE, PROFILE_TYPE_GPU_THROTTLED, "", 18);
 	add(&fixture, 5, DEVICE ",reason=" REASON_POWER_CAP, PROFILE_TYPE_GPU_THROTTLED, "", 60);
@@ -227,7 +226,7 @@ TEST(gauges_of_the_services_gpus_become_shares)
 	tear_down(&fixture);
 }
 
-TEST(an_instance_is_a_gpu_of_its_own)
+TEST(mig_instance_counts_as_a_gpu)
 {
 	const char *instance = "service=gpu,node=n1,gpu=0,gpu_instance=3,gpu_uuid=MIG-1";
 	struct fixture fixture;
@@ -250,7 +249,7 @@ TEST(an_instance_is_a_gpu_of_its_own)
 	tear_down(&fixture);
 }
 
-TEST(a_neighbour_on_the_same_gpu_is_told_from_oneself)
+TEST(tells_other_processes_on_the_gpu_apart)
 {
 	struct fixture fixture;
 	const char *type = PROFILE_TYPE_GPU_PROCESS_BUSY;
@@ -270,7 +269,7 @@ TEST(a_neighbour_on_the_same_gpu_is_told_from_oneself)
 	tear_down(&fixture);
 }
 
-TEST(memory_that_only_grows_is_told_and_a_cache_is_not)
+TEST(finds_growing_memory_but_no_caches)
 {
 	struct fixture fixture;
 	const char *type = PROFILE_TYPE_GPU_PROCESS_MEMORY;
@@ -282,7 +281,7 @@ TEST(memory_that_only_grows_is_told_and_a_cache_is_not)
 	add_slope(&fixture, DEVICE, PROFILE_TYPE_GPU_MEMORY_USED, 1 << 30, 1 << 30);
 	struct diagnosis diagnosis = diagnose(&fixture, "leak", 0, 900);
 
-	// A quarter in a quarter of an hour.
+	// By 25 % in a quarter of an hour.
 	double growth = figure_of(&diagnosis, GPU_FIGURE_MEMORY_GROWTH);
 	assert_true(growth > 0.9 && growth < 1.1);
 	EXPECT_STR("gpu_memory_growth", diagnosis_class_name(&diagnosis), "class");
@@ -307,7 +306,7 @@ static void add_both(struct fixture *fixture, const char *labels, const char *ty
 	add(fixture, 35, labels, type, stack, seconds / 2);
 }
 
-/** A thread that runs, spins and is blocked for so long, and what it was blocked for. */
+/** A thread with these times on a CPU, in busy-waits and blocked, and its wait class. */
 static void add_thread(struct fixture *fixture, const char *labels, double running, double blocked)
 {
 	char with_state[128];
@@ -329,11 +328,11 @@ static struct diagnosis expect_class(struct fixture *fixture, const char *class,
 	EXPECT_EQ(stack_type != NULL, diagnosis.evidence_count > 0, class);
 	if (stack_type)
 		EXPECT_STR(stack_type, diagnosis.evidence[0].type, class);
-	assert_false(diagnosis.gpu.verdict.is_passing);
+	assert_false(diagnosis.gpu.verdict.is_intermittent);
 	return diagnosis;
 }
 
-TEST(code_between_the_steps_is_what_a_gpu_waits_for)
+TEST(code_between_launches_makes_it_cpu_bound)
 {
 	struct fixture fixture;
 
@@ -359,7 +358,7 @@ static void add_copies(struct fixture *fixture, const char *labels, const char *
 	add_both(fixture, labels, PROFILE_TYPE_GPU_COPIES, stack, count / 1e9);
 }
 
-TEST(copies_are_told_with_their_size_and_whether_memory_is_pinned)
+TEST(copies_have_size_and_pageable_share)
 {
 	struct fixture fixture;
 	const char *copy = "main;step;to_device;cudaMemcpy;cuMemcpyHtoD_v2";
@@ -384,14 +383,14 @@ TEST(copies_are_told_with_their_size_and_whether_memory_is_pinned)
 	EXPECT_STR("cuMemcpyHtoD_v2", frame(&diagnosis, 0, 0), "who copies");
 	diagnosis_deinit(&diagnosis);
 
-	// A GPU that always has a kernel is held up by nothing that is done meanwhile.
+	// A GPU that always runs a GPU kernel is not copy bound.
 	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_BUSY, 40);
 	diagnosis = expect_class(&fixture, "gpu_busy", SPIN);
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
 }
 
-TEST(a_full_link_is_told_by_what_the_link_carries)
+TEST(full_pcie_link_makes_it_copy_bound)
 {
 	struct fixture fixture;
 
@@ -405,7 +404,7 @@ TEST(a_full_link_is_told_by_what_the_link_carries)
 	assert_false(gpu_figures_know(&diagnosis.gpu.figures, GPU_FIGURE_PCIE_USE));
 	diagnosis_deinit(&diagnosis);
 
-	// 16 lanes of PCIe 5, which were slower while they had nothing to carry.
+	// 16 lanes of PCIe 5, slower while they saved power.
 	add(&fixture, 7, DEVICE, PROFILE_TYPE_GPU_PCIE_LINK, "", 63.008);
 	add(&fixture, 40, DEVICE, PROFILE_TYPE_GPU_PCIE_LINK, "", 63.008);
 	diagnosis = expect_class(&fixture, "gpu_none", PROFILE_TYPE_CPU);
@@ -418,7 +417,7 @@ TEST(a_full_link_is_told_by_what_the_link_carries)
 	tear_down(&fixture);
 }
 
-TEST(implicit_waits_are_told_by_how_often_and_how_long)
+TEST(implicit_synchronization_has_rate_and_cost)
 {
 	struct fixture fixture;
 	const char *item = "main;step;torch::autograd::THPVariable_item;cuStreamSynchronize";
@@ -437,7 +436,7 @@ TEST(implicit_waits_are_told_by_how_often_and_how_long)
 	tear_down(&fixture);
 }
 
-TEST(launches_are_told_by_their_cost_and_how_often_one_stack_repeats_them)
+TEST(launches_have_cost_and_repetition)
 {
 	struct fixture fixture;
 	const char *type = PROFILE_TYPE_GPU_LAUNCH;
@@ -458,7 +457,7 @@ TEST(launches_are_told_by_their_cost_and_how_often_one_stack_repeats_them)
 	tear_down(&fixture);
 }
 
-TEST(a_launch_that_spins_for_room_in_the_queue_is_a_wait)
+TEST(long_launches_count_as_waits)
 {
 	struct fixture fixture;
 
@@ -475,14 +474,14 @@ TEST(a_launch_that_spins_for_room_in_the_queue_is_a_wait)
 	EXPECT_EQ(0, figure_of(&diagnosis, GPU_FIGURE_LAUNCH_CALLS), "no work of its own");
 	diagnosis_deinit(&diagnosis);
 
-	// A GPU that is idle has room: then launches have not all been counted.
+	// The queue of an idle GPU has room: then not all launches were counted.
 	add_device(&fixture, 50);
 	diagnosis = expect_class(&fixture, "gpu_launch_bound", PROFILE_TYPE_GPU_LAUNCH);
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
 }
 
-TEST(a_graphs_launch_may_take_its_time)
+TEST(long_graph_launches_are_no_waits)
 {
 	struct fixture fixture;
 
@@ -502,7 +501,7 @@ TEST(a_graphs_launch_may_take_its_time)
 	tear_down(&fixture);
 }
 
-TEST(what_part_of_a_gpu_is_full_is_told_by_its_gauges)
+TEST(gauges_tell_compute_from_memory_bound)
 {
 	struct fixture fixture;
 
@@ -522,7 +521,7 @@ TEST(what_part_of_a_gpu_is_full_is_told_by_its_gauges)
 	tear_down(&fixture);
 }
 
-TEST(allocations_count_by_their_time_and_by_their_number)
+TEST(allocations_count_by_time_and_by_rate)
 {
 	struct fixture fixture;
 
@@ -547,7 +546,7 @@ TEST(allocations_count_by_their_time_and_by_their_number)
 	tear_down(&fixture);
 }
 
-/** A trainer that waits for a lock of kind @wait, and another thread that has it. */
+/** A trainer that waits for a lock of wait class @wait, and another thread that holds it. */
 static void add_locked(struct fixture *fixture, const char *wait, const char *leaf)
 {
 	char labels[128], stack[128];
@@ -564,7 +563,7 @@ static void add_locked(struct fixture *fixture, const char *wait, const char *le
 	add_device(fixture, 70);
 }
 
-TEST(locks_are_told_with_who_ends_the_waits_and_who_runs_meanwhile)
+TEST(lock_evidence_has_wakers_and_other_threads)
 {
 	static const struct {
 		const char *class, *wait, *leaf;
@@ -582,7 +581,8 @@ TEST(locks_are_told_with_who_ends_the_waits_and_who_runs_meanwhile)
 			expect_class(&fixture, lock->class, PROFILE_TYPE_OFF_CPU);
 		EXPECT_STR(lock->leaf, frame(&diagnosis, 0, 0), lock->class);
 		EXPECT_EQ(3, diagnosis.evidence_count, lock->class);
-		EXPECT_STR("Who ended these waits", diagnosis.evidence[1].what, lock->class);
+		EXPECT_STR("Wakers that ended these waits", diagnosis.evidence[1].what,
+			   lock->class);
 		EXPECT_STR(lock->wait, diagnosis.evidence[1].wait, lock->class);
 		EXPECT_STR("tokenize", frame_of(&diagnosis, 1, 0, 0), "the waker");
 		EXPECT_STR(PROFILE_TYPE_CPU, diagnosis.evidence[2].type, lock->class);
@@ -593,7 +593,7 @@ TEST(locks_are_told_with_who_ends_the_waits_and_who_runs_meanwhile)
 	}
 }
 
-TEST(the_late_rank_of_the_communicator_that_waits_most_is_named)
+TEST(names_the_latest_rank_of_a_communicator)
 {
 	struct fixture fixture;
 	const char *type = PROFILE_TYPE_NCCL_SKEW;
@@ -617,7 +617,7 @@ TEST(the_late_rank_of_the_communicator_that_waits_most_is_named)
 	EXPECT_STR("load", frame(&diagnosis, 0, 1), "what it did");
 	diagnosis_deinit(&diagnosis);
 
-	// A rank that nobody told.
+	// An unknown rank.
 	add_both(&fixture, TRAINER ",communicator=c3", type, stack, 50);
 	diagnosis = diagnose(&fixture, "train", 0, 60);
 	EXPECT_EQ(83, figure_of(&diagnosis, GPU_FIGURE_SKEW) * 100, "of the range");
@@ -627,7 +627,7 @@ TEST(the_late_rank_of_the_communicator_that_waits_most_is_named)
 	tear_down(&fixture);
 }
 
-TEST(a_bound_of_idleness_speaks_where_no_gauge_does_and_it_is_large)
+TEST(large_idle_bound_replaces_missing_gauges)
 {
 	struct fixture fixture;
 
@@ -653,7 +653,7 @@ TEST(a_bound_of_idleness_speaks_where_no_gauge_does_and_it_is_large)
 	tear_down(&fixture);
 }
 
-TEST(two_causes_of_one_size_are_both_told)
+TEST(names_two_causes_of_one_size)
 {
 	struct fixture fixture;
 
@@ -670,7 +670,7 @@ TEST(two_causes_of_one_size_are_both_told)
 	tear_down(&fixture);
 }
 
-TEST(a_gpu_that_nobody_asks_anything_lacks_demand)
+TEST(idle_launching_threads_mean_no_demand)
 {
 	struct fixture fixture;
 
@@ -686,7 +686,7 @@ TEST(a_gpu_that_nobody_asks_anything_lacks_demand)
 	tear_down(&fixture);
 }
 
-TEST(what_was_so_in_one_half_only_comes_and_goes)
+TEST(cause_in_one_half_is_intermittent)
 {
 	struct fixture fixture;
 
@@ -698,7 +698,7 @@ TEST(what_was_so_in_one_half_only_comes_and_goes)
 	add(&fixture, 35, TRAINER, PROFILE_TYPE_CPU, "main;other", 15);
 	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
 	EXPECT_STR("gpu_busy", gpu_class_name(diagnosis.gpu.verdict.class), "class");
-	assert_true(diagnosis.gpu.verdict.is_passing);
+	assert_true(diagnosis.gpu.verdict.is_intermittent);
 	EXPECT_EQ(CONFIDENCE_LOW, diagnosis.gpu.verdict.confidence, "confidence");
 	diagnosis_deinit(&diagnosis);
 
@@ -710,7 +710,7 @@ TEST(what_was_so_in_one_half_only_comes_and_goes)
 	tear_down(&fixture);
 }
 
-TEST(memory_growth_is_shown_by_what_was_not_freed)
+TEST(growth_evidence_has_memory_not_freed)
 {
 	struct fixture fixture;
 	const char *type = PROFILE_TYPE_GPU_MEMORY;
@@ -739,28 +739,27 @@ TEST(memory_growth_is_shown_by_what_was_not_freed)
 	tear_down(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(a_gpu_that_waits_for_its_input_is_starved),
-	  cmocka_unit_test(the_stacks_of_a_class_are_those_that_show_it),
-	  cmocka_unit_test(lanes_that_count_calls_are_taken_before_samples),
-	  cmocka_unit_test(a_healthy_gpu_and_a_service_without_one_leave_the_word_to_the_threads),
-	  cmocka_unit_test(without_gauges_of_the_gpu_idleness_is_unknown),
-	  cmocka_unit_test(gauges_of_the_services_gpus_become_shares),
-	  cmocka_unit_test(an_instance_is_a_gpu_of_its_own),
-	  cmocka_unit_test(a_neighbour_on_the_same_gpu_is_told_from_oneself),
-	  cmocka_unit_test(memory_that_only_grows_is_told_and_a_cache_is_not),
-	  cmocka_unit_test(code_between_the_steps_is_what_a_gpu_waits_for),
-	  cmocka_unit_test(copies_are_told_with_their_size_and_whether_memory_is_pinned),
-	  cmocka_unit_test(a_full_link_is_told_by_what_the_link_carries),
-	  cmocka_unit_test(implicit_waits_are_told_by_how_often_and_how_long),
-	  cmocka_unit_test(launches_are_told_by_their_cost_and_how_often_one_stack_repeats_them),
-	  cmocka_unit_test(a_launch_that_spins_for_room_in_the_queue_is_a_wait),
-	  cmocka_unit_test(a_graphs_launch_may_take_its_time),
-	  cmocka_unit_test(what_part_of_a_gpu_is_full_is_told_by_its_gauges),
-	  cmocka_unit_test(allocations_count_by_their_time_and_by_their_number),
-	  cmocka_unit_test(locks_are_told_with_who_ends_the_waits_and_who_runs_meanwhile),
-	  cmocka_unit_test(the_late_rank_of_the_communicator_that_waits_most_is_named),
-	  cmocka_unit_test(a_bound_of_idleness_speaks_where_no_gauge_does_and_it_is_large),
-	  cmocka_unit_test(two_causes_of_one_size_are_both_told),
-	  cmocka_unit_test(a_gpu_that_nobody_asks_anything_lacks_demand),
-	  cmocka_unit_test(what_was_so_in_one_half_only_comes_and_goes),
-	  cmocka_unit_test(memory_growth_is_shown_by_what_was_not_freed))
+RUN_TESTS(cmocka_unit_test(waits_for_input_starve_a_gpu),
+	  cmocka_unit_test(evidence_has_the_stacks_of_its_class),
+	  cmocka_unit_test(counted_calls_take_precedence_over_samples),
+	  cmocka_unit_test(healthy_or_no_gpu_shows_the_threads_verdict),
+	  cmocka_unit_test(idle_is_unknown_without_gauges), cmocka_unit_test(gauges_become_shares),
+	  cmocka_unit_test(mig_instance_counts_as_a_gpu),
+	  cmocka_unit_test(tells_other_processes_on_the_gpu_apart),
+	  cmocka_unit_test(finds_growing_memory_but_no_caches),
+	  cmocka_unit_test(code_between_launches_makes_it_cpu_bound),
+	  cmocka_unit_test(copies_have_size_and_pageable_share),
+	  cmocka_unit_test(full_pcie_link_makes_it_copy_bound),
+	  cmocka_unit_test(implicit_synchronization_has_rate_and_cost),
+	  cmocka_unit_test(launches_have_cost_and_repetition),
+	  cmocka_unit_test(long_launches_count_as_waits),
+	  cmocka_unit_test(long_graph_launches_are_no_waits),
+	  cmocka_unit_test(gauges_tell_compute_from_memory_bound),
+	  cmocka_unit_test(allocations_count_by_time_and_by_rate),
+	  cmocka_unit_test(lock_evidence_has_wakers_and_other_threads),
+	  cmocka_unit_test(names_the_latest_rank_of_a_communicator),
+	  cmocka_unit_test(large_idle_bound_replaces_missing_gauges),
+	  cmocka_unit_test(names_two_causes_of_one_size),
+	  cmocka_unit_test(idle_launching_threads_mean_no_demand),
+	  cmocka_unit_test(cause_in_one_half_is_intermittent),
+	  cmocka_unit_test(growth_evidence_has_memory_not_freed))

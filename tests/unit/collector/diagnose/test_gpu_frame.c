@@ -32,7 +32,7 @@ static const struct {
 	{ "torch::autograd::THPVariable_is_nonzero", TORCH, GPU_MARK_IMPLICIT },
 	{ "at::native::nonzero_cuda", "libtorch_cuda.so", GPU_MARK_IMPLICIT },
 	{ "at::native::masked_select_out_cuda_impl", "libtorch_cuda.so", GPU_MARK_IMPLICIT },
-	// Names that only look alike.
+	// Similar names.
 	{ "torch::autograd::THPVariable_nonzero_static", TORCH, 0 },
 	{ "torch::autograd::THPVariable_get_itemsize", TORCH, 0 },
 	{ "at::native::count_nonzero_cuda", "libtorch_cpu.so", 0 },
@@ -43,10 +43,10 @@ static const struct {
 	{ "", "", 0 },
 };
 
-TEST(frames_say_what_a_thread_does_with_the_gpu)
+TEST(names_mark_what_frames_do)
 {
 	for EACH (f, frames)
 		EXPECT_EQ(f->marks, gpu_frame_marks(f->name, f->module), f->name);
 }
 
-RUN_TESTS(cmocka_unit_test(frames_say_what_a_thread_does_with_the_gpu))
+RUN_TESTS(cmocka_unit_test(names_mark_what_frames_do))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each scenario of a service on a GPU has exactly one class, healthy ones none, and what was not recorded
-// is said instead of judged.
+// Each scenario of a GPU service has exactly one class, healthy ones none; figures that were not recorded are listed, not judged.
 #include "collector/diagnose/gpu_verdict.h"
 
 #include <stdio.h>
@@ -20,7 +19,7 @@ struct figure_value {
 	{                                  \
 		GPU_FIGURE_##figure, value \
 	}
-/* What an agent with the management library and all lanes says of a GPU that is busy half the time. */
+/* Further figures of an agent with NVML and all profile types. */
 #define QUIET V(THROTTLED, 0), V(OTHERS, 0), V(LOCK, 0.01), V(GIL, 0.01), V(COLLECTIVE, 0)
 
 static const struct {
@@ -166,7 +165,7 @@ static struct gpu_figures figures_of(const struct figure_value values[FIGURES_MA
 	return figures;
 }
 
-TEST(each_cause_has_its_verdict_and_healthy_services_have_none)
+TEST(each_cause_has_one_verdict)
 {
 	for EACH (c, cases) {
 		struct gpu_figures figures = figures_of(c->values);
@@ -178,7 +177,7 @@ TEST(each_cause_has_its_verdict_and_healthy_services_have_none)
 	}
 }
 
-TEST(what_is_unknown_is_not_judged_and_said)
+TEST(unknown_figures_are_listed_not_judged)
 {
 	struct gpu_figures figures = { .in_use = true, .range_ns = RANGE_S * NS_PER_SECOND };
 	struct gpu_verdict verdict = gpu_verdict_of(&figures);
@@ -190,7 +189,7 @@ TEST(what_is_unknown_is_not_judged_and_said)
 	assert_true(verdict.missing & 1U << GPU_FIGURE_IDLE);
 	assert_true(verdict.missing & 1U << GPU_FIGURE_LAUNCH_RATE);
 
-	// Without the management library a busy thread may keep a GPU busy that nobody looked at.
+	// Without NVML it is unknown whether the GPU was busy.
 	gpu_figures_set(&figures, GPU_FIGURE_WAIT, 0.05);
 	gpu_figures_set(&figures, GPU_FIGURE_OWN_CPU, 0.9);
 	gpu_figures_set(&figures, GPU_FIGURE_INPUT, 0);
@@ -198,15 +197,16 @@ TEST(what_is_unknown_is_not_judged_and_said)
 	verdict = gpu_verdict_of(&figures);
 	EXPECT_EQ(GPU_CLASS_NONE, verdict.class, "whether the GPU was idle is unknown");
 	assert_true(verdict.missing & 1U << GPU_FIGURE_IDLE);
-	assert_false(verdict.missing & 1U << GPU_FIGURE_LAUNCH_RATE); // the calls' share is enough
+	assert_false(verdict.missing &
+		     1U << GPU_FIGURE_LAUNCH_RATE); // the share of launch calls suffices
 
 	gpu_figures_set(&figures, GPU_FIGURE_IDLE, 0.8);
 	verdict = gpu_verdict_of(&figures);
 	EXPECT_EQ(GPU_CLASS_CPU_BOUND, verdict.class, "now it is known");
 }
 
-// Each class needs what would otherwise be taken for 0: take a figure away, and the class is not told.
-TEST(no_class_is_told_without_the_figures_that_it_needs)
+// Each class lists the figures that it needs: without one of them it is not reached.
+TEST(no_class_without_its_figures)
 {
 	for EACH (c, cases) {
 		struct gpu_figures figures = figures_of(c->values);
@@ -226,7 +226,7 @@ TEST(no_class_is_told_without_the_figures_that_it_needs)
 	}
 }
 
-TEST(confidence_needs_time_distance_and_the_gpus_own_figures)
+TEST(confidence_needs_time_distance_and_idle)
 {
 	struct gpu_figures figures = figures_of(cases[0].values);
 
@@ -244,7 +244,7 @@ TEST(confidence_needs_time_distance_and_the_gpus_own_figures)
 	EXPECT_EQ(CONFIDENCE_LOW, gpu_verdict_of(&waits).confidence, "busy with what is unknown");
 }
 
-TEST(threads_without_a_gpu_have_no_verdict_about_one)
+TEST(threads_without_a_gpu_have_none)
 {
 	struct gpu_figures figures = figures_of(cases[0].values);
 
@@ -257,7 +257,7 @@ TEST(threads_without_a_gpu_have_no_verdict_about_one)
 	assert_true(gpu_class_is_bottleneck(GPU_CLASS_AMBIGUOUS));
 }
 
-TEST(classes_and_figures_have_words)
+TEST(classes_and_figures_have_texts)
 {
 	for (int i = 0; i < GPU_CLASS_COUNT; i++) {
 		assert_non_null(gpu_class_name((enum gpu_class)i));
@@ -273,9 +273,9 @@ TEST(classes_and_figures_have_words)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(each_cause_has_its_verdict_and_healthy_services_have_none),
-	  cmocka_unit_test(what_is_unknown_is_not_judged_and_said),
-	  cmocka_unit_test(no_class_is_told_without_the_figures_that_it_needs),
-	  cmocka_unit_test(confidence_needs_time_distance_and_the_gpus_own_figures),
-	  cmocka_unit_test(threads_without_a_gpu_have_no_verdict_about_one),
-	  cmocka_unit_test(classes_and_figures_have_words))
+RUN_TESTS(cmocka_unit_test(each_cause_has_one_verdict),
+	  cmocka_unit_test(unknown_figures_are_listed_not_judged),
+	  cmocka_unit_test(no_class_without_its_figures),
+	  cmocka_unit_test(confidence_needs_time_distance_and_idle),
+	  cmocka_unit_test(threads_without_a_gpu_have_none),
+	  cmocka_unit_test(classes_and_figures_have_texts))
