@@ -56,3 +56,11 @@ static void __attribute__((constructor)) choose_test(void)
 		printf("# SKIP %s: %s\n", __func__, (reason)); \
 		skip();                                        \
 	} while (0)
+
+/** @ns of CPU time, on a machine that is as many times slower as UNIT_SLOWER says: an emulated one. */
+static inline uint64_t slower_ns(uint64_t ns)
+{
+	const char *times = getenv("UNIT_SLOWER");
+
+	return times ? ns * strtoul(times, NULL, 10) : ns;
+}

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first process on an emulated machine: runs each line of /jobs as a program with arguments,
 // says how it exited, and switches the machine off. Built and packed by machine.py.
+#include <net/if.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 64, LINE_BYTES = 4096 };
+enum { WORDS_MAX = 64, LINE_BYTES = 4096, JOB_SECONDS = 600 };
 
 static void run(char *line)
 {
@@ -30,6 +34,7 @@ static void run(char *line)
 		words[--count] = NULL;
 	pid_t pid = fork();
 	if (pid == 0) {
+		alarm(JOB_SECONDS);
 		if (file && !freopen(file, "w", stdout))
 			_exit(126);
 		execv(words[0], words);
@@ -53,6 +58,15 @@ static void mount_control_groups(void)
 	fclose(control);
 }
 
+static void start_loopback(void)
+{
+	struct ifreq loopback = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	ioctl(fd, SIOCSIFFLAGS, &loopback);
+	close(fd);
+}
+
 int main(void)
 {
 	struct utsname system;
@@ -63,7 +77,10 @@ int main(void)
 	mount("sysfs", "/sys", "sysfs", 0, NULL);
 	mount("dev", "/dev", "devtmpfs", 0, NULL);
 	mount_control_groups();
+	start_loopback();
 	uname(&system);
+	setenv("PATH", "/bin:/usr/bin", true);
+	setenv("UNIT_SLOWER", "20", true); // tests/test.h
 	printf("# on %s\n", system.release);
 	fflush(stdout);
 	while (jobs && fgets(line, sizeof(line), jobs))

@@ -113,7 +113,7 @@ static void check_time(const char *what, const char *mangled)
 
 	demangle(mangled, name);
 	uint64_t spent = clock_process_cpu_ns() - before;
-	if (spent > 200 * NS_PER_MS)
+	if (spent > slower_ns(200 * NS_PER_MS))
 		fail_msg("%s: took %llu ms", what, (unsigned long long)(spent / NS_PER_MS));
 	assert_true(strlen(name) < DEMANGLED_BYTES_MAX);
 }
