@@ -193,8 +193,8 @@ TEST(stops_threads_started_meanwhile)
 		unsigned before = shared->ready;
 		sleep_ms(1);
 		unsigned after = shared->ready;
-		process_pause_end(pause, &expired);
-		if (!expired) // as it does on a busy machine
+		// On a busy machine not all stop in time.
+		if (process_pause_end(pause, &expired) < PAUSE_STOP_NS)
 			EXPECT_EQ(before, after, "no thread has got further");
 		process_pause_free(pause);
 	}
