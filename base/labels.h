@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and values that tell whose a series is: service="llm", node="a17", process="python3".
+// Names and values that identify a series: service="llm", node="a17", process="python3".
 #pragma once
 
 #include <stddef.h>

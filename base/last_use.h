@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When something was used last: for whoever gives up what was used least recently.
+// When something was used last, for eviction of the least recently used.
 #pragma once
 
 #include <stdint.h>

@@ -5,7 +5,7 @@
 //     deep_calls [--threads N] [--depth N] [--paths N] [--seed N] --counter FILE
 //
 // It takes one of 64 paths each time, or of --paths; 0: hardly any path twice, so every stack is new to
-// a profiler that tells known stacks from new ones.
+// a profiler that recognizes known stacks.
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <fcntl.h>

@@ -75,7 +75,7 @@ int output_file_finish(struct output_file *file, const struct buffer *content, s
 {
 	int rc = write_all(file->fd, content);
 
-	// Network file systems tell of a full disk at the end.
+	// Network file systems report a full disk at the end.
 	if (close(file->fd) && !rc)
 		rc = -errno;
 	if (!rc && rename(file->partial_path, file->path))

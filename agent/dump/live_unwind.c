@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 
 #ifdef __aarch64__
-#define __TARGET_ARCH_arm64 // as the kernel programs are told
+#define __TARGET_ARCH_arm64 // as the BPF programs are compiled
 #endif
 
 // The kernel's limit is the size of a CPU's scratch memory; it does not apply here.

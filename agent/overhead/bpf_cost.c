@@ -54,7 +54,7 @@ struct bpf_cost {
 	bool measuring;
 	int stats_fd;        // -1: off, or not by us
 	uint64_t begin_ns;   // of the measurement
-	uint64_t accrued_ns; // costs are told until here
+	uint64_t accrued_ns; // costs are reported until here
 };
 
 // ---- programs -------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ static struct program *find_program(struct bpf_cost *cost, int fd, const struct 
 	return program;
 }
 
-// Another thread may have closed it and opened something else: only programs tell that much.
+// Another thread may have closed it and opened something else: only programs report that much.
 static bool read_info(int fd, struct bpf_prog_info *ret_info)
 {
 	uint32_t size = sizeof(*ret_info);
@@ -186,7 +186,7 @@ static int see_programs(struct bpf_cost *cost)
 	while ((entry = readdir(folder))) {
 		int fd = atoi(entry->d_name);
 
-		// First what tells files and maps apart at once: there are hundreds of them.
+		// First what rules out files and maps at once: there are hundreds of them.
 		if (read_info(fd, &info) &&
 		    (is_known(cost, fd, info.id) || is_program(dirfd(folder), entry->d_name)))
 			see_program(cost, fd, &info);
@@ -209,7 +209,7 @@ static void see_programs_again(struct bpf_cost *cost)
 	}
 }
 
-static void forget_gone_programs(struct bpf_cost *cost)
+static void drop_unloaded_programs(struct bpf_cost *cost)
 {
 	uint32_t kept = 0;
 
@@ -256,7 +256,7 @@ static int begin(struct bpf_cost *cost)
 	cost->stats_fd = fd;
 	cost->measuring = true;
 	int rc = see_programs(cost);
-	forget_gone_programs(cost);
+	drop_unloaded_programs(cost);
 	for (uint32_t i = 0; i < cost->program_count; i++) {
 		cost->programs[i].run_ns = cost->programs[i].new_ns;
 		cost->programs[i].runs = cost->programs[i].new_runs;

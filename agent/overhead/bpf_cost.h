@@ -32,7 +32,7 @@ bool bpf_cost_is_in_own_cpu(const char *name);
 
 /**
  * Statistics are on for one of @one_in ticks, chosen at random. Returns NULL when out of memory. What
- * it costs is told from the second tick on.
+ * it costs is reported from the second tick on.
  */
 struct bpf_cost *bpf_cost_new(uint32_t one_in);
 /** Statistics are off afterwards, unless somebody else has them on. NULL is allowed. */
@@ -51,7 +51,7 @@ void bpf_cost_measure_soon(struct bpf_cost *cost);
 
 /**
  * The programs by name, of all times; those of the same name are one. Valid until the next call of
- * bpf_cost_tick(). Each measurement stands for the time until the next one.
+ * bpf_cost_tick(). Each measurement is taken to hold until the next one.
  */
 const struct program_cost *bpf_cost_read(struct bpf_cost *cost, uint32_t *ret_count);
 

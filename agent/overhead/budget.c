@@ -68,7 +68,7 @@ struct budget {
 	uint32_t mark_count;
 	uint64_t marks_lost;
 	struct event_log *events;
-	bool estimated; // the kernel tells no costs: see cost_estimate.h
+	bool estimated; // the kernel reports no run times: see cost_estimate.h
 	struct program_cost estimate[BPF_COST_PROGRAMS_MAX];
 	uint32_t cores;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel programs cost, where the kernel does not tell us: its statistics want CAP_SYS_ADMIN,
+// Estimates the run time of BPF programs where the kernel does not report it: its statistics need CAP_SYS_ADMIN,
 // which an agent in a container does without. Estimated from what the programs counted.
 #pragma once
 

@@ -234,7 +234,7 @@ static void make_room(struct python_code_cache *table)
 	}
 }
 
-// @entry's content is the cache's from now on, and released when there is no room.
+// @entry's content is the cache's from now on, and freed if the cache is full.
 static uint32_t add_entry(struct python_code_cache *table, const struct entry *entry)
 {
 	make_room(table);

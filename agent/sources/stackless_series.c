@@ -85,16 +85,16 @@ static void report_losses(struct stackless_series *series, enum cgroup_counter_k
 	cgroup_counter_read_stats(series->counters[kind], &stats);
 	if (stats.unreachable)
 		event_warn_once(events, &reported->unreachable, names[kind],
-				"some processes are left out: their cgroups are not below what is "
+				"some processes are not measured: their cgroups are not below what is "
 				"mounted here; mount the host's /sys/fs/cgroup, read-only");
 	if (stats.dropped)
 		event_warn_once(events, &reported->full, names[kind],
-				"some processes are left out: table full (limits %d cgroups, %d "
+				"some processes are not measured: table full (limits %d cgroups, %d "
 				"processes)",
 				CGROUPS_MAX, CGROUP_MEMBERS_MAX);
 	if (stats.baselines_dropped)
 		event_warn_once(events, &reported->baselines, names[kind],
-				"counts from before a cgroup's first sample are left out: table "
+				"counts from before a cgroup's first sample are not measured: table "
 				"full (limit %d cgroups)",
 				CGROUP_BASELINES_MAX);
 	if (stats.values_dropped)
@@ -111,7 +111,7 @@ static void report_memory_losses(struct stackless_series *series)
 	memory_usage_read_stats(series->memory, &stats);
 	if (stats.dropped)
 		event_warn_once(series->events, &series->is_memory_full_reported, "memory usage",
-				"some processes are left out: table full (limit %d)",
+				"some processes are not measured: table full (limit %d)",
 				MEMORY_PROCESSES_MAX);
 	if (stats.late)
 		event_warn_once(series->events, &series->is_memory_late_reported, "memory usage",

@@ -219,7 +219,7 @@ static int parse_zone(const char **text, int64_t *ret_seconds)
 }
 
 // Seconds since 1970 of midnight. timegm() makes the 29th of February the 1st of March where there is
-// none, which tells that there is none.
+// none, which shows that there is none.
 static int midnight_of(const struct tm *date, int64_t *ret_seconds)
 {
 	struct tm midnight = { .tm_year = date->tm_year,

@@ -10,7 +10,7 @@ enum {
 };
 
 /**
- * The name behind @mangled, without parameters (they are seldom what tells two frames apart) and
+ * The name behind @mangled, without parameters (they seldom distinguish two frames) and
  * without Rust's hash. A name that is not mangled, or that would take unreasonable work (names
  * are hostile: a few hundred bytes can expand to more than fits a machine), is copied as it is,
  * without ELF's "@VERSION". Always a C string of printable UTF-8.

@@ -30,7 +30,7 @@ UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, _
 
 /*
  * The rule for @key among the rows [first, limit) of a table. If they lie in two pages, the second page's first
- * row tells which one to search.
+ * row says which one to search.
  */
 UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first, __u32 limit,
 							__u32 key)

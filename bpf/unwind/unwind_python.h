@@ -64,7 +64,7 @@ UNWIND_INLINE __u64 python_state_by_key(const struct unwind *unwind,
 
 /*
  * _Py_tss_tstate is 0 while the thread does not hold the GIL; 3.15's replacement of the key is not. Only the
- * value tells which of the two it is.
+ * value says which of the two it is.
  */
 UNWIND_INLINE __u64 python_state_by_tls(const struct unwind *unwind,
 					const struct python_process *process)
@@ -171,7 +171,7 @@ UNWIND_INLINE void python_mark_run(struct unwind *unwind)
 	cursor->run_leaf_tag = unwind->leaf.tag;
 }
 
-/* These frames belong to another C frame: forget the run. */
+/* These frames belong to another C frame: discard the run. */
 UNWIND_INLINE void python_undo_run(struct unwind *unwind)
 {
 	struct python_cursor *cursor = &unwind->python;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads and processes whose life is not an ordinary one. Each part is told by --part:
+// Threads and processes with unusual lives. --part selects one:
 //
 //     migrants   threads that are moved to another CPU while they are blocked
 //     doomed     processes that are killed while all their threads are blocked for ever

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registers that the kernel has saved of a blocked child must be those that ptrace tells.
+// The registers that the kernel has saved of a blocked child must be those that ptrace reads.
 #include "agent/dump/blocked_registers.h"
 
 #include <errno.h>

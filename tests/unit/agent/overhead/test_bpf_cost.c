@@ -91,7 +91,7 @@ static uint64_t run_and_tick(struct bpf_cost *cost, int fd, uint32_t each, uint6
 	return runs;
 }
 
-TEST(what_is_measured_for_a_part_of_the_time_stands_for_all_of_it)
+TEST(scales_partial_measurements)
 {
 	if (!may_load())
 		SKIP("the kernel lets us load no program, or has no statistics");
@@ -114,7 +114,7 @@ TEST(what_is_measured_for_a_part_of_the_time_stands_for_all_of_it)
 	bpf_cost_free(cost);
 }
 
-TEST(a_program_that_is_gone_costs_no_more)
+TEST(unloaded_program_costs_nothing)
 {
 	if (!may_load())
 		SKIP("the kernel lets us load no program, or has no statistics");
@@ -133,11 +133,11 @@ TEST(a_program_that_is_gone_costs_no_more)
 	program = find(cost, "unwind_snapshot");
 	EXPECT_EQ(0, (int)program->ns_per_second, "gone");
 	if (program->runs == 0)
-		fail_msg("what it did was forgotten");
+		fail_msg("its run time was lost");
 	bpf_cost_free(cost);
 }
 
-TEST(programs_of_the_agent_are_found_by_their_whole_names)
+TEST(finds_programs_by_whole_name)
 {
 	const struct loader_options options = { .slot_ns = 20 * NS_PER_MS, .counts_max = 4096 };
 	struct period_listener listener = { .fn = loader_set_period };
@@ -217,7 +217,7 @@ static int check_names(const char *path)
 	return by_hand;
 }
 
-TEST(programs_that_run_in_the_agents_own_calls_are_told_by_their_names)
+TEST(recognizes_programs_run_by_own_calls)
 {
 	char self[PATH_MAX] = "", pattern[PATH_MAX + 32];
 	int by_hand = 0;
@@ -234,7 +234,7 @@ TEST(programs_that_run_in_the_agents_own_calls_are_told_by_their_names)
 	EXPECT_EQ(4, by_hand, "two of threads, one of registers, one of snapshots");
 }
 
-RUN_TESTS(cmocka_unit_test(programs_that_run_in_the_agents_own_calls_are_told_by_their_names),
-	  cmocka_unit_test(what_is_measured_for_a_part_of_the_time_stands_for_all_of_it),
-	  cmocka_unit_test(a_program_that_is_gone_costs_no_more),
-	  cmocka_unit_test(programs_of_the_agent_are_found_by_their_whole_names))
+RUN_TESTS(cmocka_unit_test(recognizes_programs_run_by_own_calls),
+	  cmocka_unit_test(scales_partial_measurements),
+	  cmocka_unit_test(unloaded_program_costs_nothing),
+	  cmocka_unit_test(finds_programs_by_whole_name))

@@ -18,7 +18,7 @@ static uint64_t cost_of(const struct program_cost *costs, uint32_t count, const 
 	return sum_ns;
 }
 
-TEST(a_program_costs_what_it_counted)
+TEST(estimates_cost_from_counters)
 {
 	struct program_cost costs[BPF_COST_PROGRAMS_MAX];
 	uint64_t counters[COUNTER_COUNT] = { 0 };
@@ -42,7 +42,7 @@ TEST(a_program_costs_what_it_counted)
 		fail_msg("a second of two CPUs' samples takes more than 1 %% of a core");
 }
 
-TEST(stacks_are_a_part_of_the_switches_cost)
+TEST(splits_switch_cost_into_stacks)
 {
 	uint64_t before[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_OFF_CPU_UNWOUND] = 5 };
 	uint64_t now[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_OFF_CPU_UNWOUND] = 5 };
@@ -56,5 +56,5 @@ TEST(stacks_are_a_part_of_the_switches_cost)
 	EXPECT_EQ(97, (int)(100 * cost_estimate_stacks(before, now)), "all");
 }
 
-RUN_TESTS(cmocka_unit_test(stacks_are_a_part_of_the_switches_cost),
-	  cmocka_unit_test(a_program_costs_what_it_counted))
+RUN_TESTS(cmocka_unit_test(splits_switch_cost_into_stacks),
+	  cmocka_unit_test(estimates_cost_from_counters))

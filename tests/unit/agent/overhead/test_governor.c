@@ -105,7 +105,7 @@ static double cost_under(const struct governor *governor, const struct load *loa
 	return r.sampling + r.off_cpu + r.page_faults + r.wakers + r.other + r.agent;
 }
 
-TEST(nothing_is_changed_within_the_budget)
+TEST(changes_nothing_within_budget)
 {
 	struct governor governor = new_governor();
 
@@ -115,7 +115,7 @@ TEST(nothing_is_changed_within_the_budget)
 	EXPECT_EQ(99, governor_frequency_hz(&governor), "frequency");
 }
 
-TEST(the_budget_grows_with_the_machine)
+TEST(budget_grows_with_cores)
 {
 	static const struct {
 		uint32_t cores, thousandths;
@@ -127,7 +127,7 @@ TEST(the_budget_grows_with_the_machine)
 }
 
 // A load that can be brought down: 4.3 % of a core, of which two processes make most.
-TEST(a_storm_is_within_the_budget_after_two_readings)
+TEST(fits_storm_after_two_readings)
 {
 	const struct load load = {
 		.sampling = 0.001, .off_cpu = 0.038, .agent = 0.004, .share = { 0.65, 0.3 }
@@ -147,7 +147,7 @@ TEST(a_storm_is_within_the_budget_after_two_readings)
 	EXPECT_EQ(0, governor.steps[KNOB_PAGE_FAULTS_UNWIND], "page faults are not what costs");
 }
 
-TEST(what_costs_is_what_is_turned)
+TEST(turns_the_knob_that_costs)
 {
 	static const struct {
 		const char *what;
@@ -171,7 +171,7 @@ TEST(what_costs_is_what_is_turned)
 	}
 }
 
-TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
+TEST(detaches_and_retries_unaffordable_storm)
 {
 	struct governor governor = new_governor();
 	enum governor_outcome seen[8];
@@ -191,7 +191,7 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 	if (told < 0 || told > 1)
 		fail_msg("that it cannot be done was said at reading %d", told);
 	if (detached < 3 || detached > 4)
-		fail_msg("given up at reading %d", detached);
+		fail_msg("detached at reading %d", detached);
 	if (cost_under(&governor, &storm) > BUDGET)
 		fail_msg("without waits still %.4f", cost_under(&governor, &storm));
 
@@ -213,7 +213,7 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 	EXPECT_EQ(0, governor_level(&governor), "everything is on again");
 }
 
-TEST(what_was_given_up_is_tried_again_once_an_hour_at_least)
+TEST(retries_detached_source_hourly)
 {
 	struct governor governor = new_governor();
 	uint64_t off_ns = 0, longest_ns = 0;
@@ -231,7 +231,7 @@ TEST(what_was_given_up_is_tried_again_once_an_hour_at_least)
 }
 
 // Page faults that cost the same whatever part of them is sampled.
-TEST(a_storm_of_page_faults_is_given_up_too)
+TEST(detaches_page_faults_in_storm)
 {
 	struct governor governor = new_governor();
 	struct governor_reading reading = { .elapsed_ns = 10 * NS_PER_SECOND, .off_cpu = 0.002 };
@@ -241,7 +241,7 @@ TEST(a_storm_of_page_faults_is_given_up_too)
 		reading.page_faults = 0.1;
 		governor_decide(&governor, &reading, &decision);
 	}
-	EXPECT_EQ(KNOB_PAGE_FAULTS, decision.changes[0].knob, "given up");
+	EXPECT_EQ(KNOB_PAGE_FAULTS, decision.changes[0].knob, "detached");
 	EXPECT_EQ(false, governor_is_off(&governor, KNOB_OFF_CPU), "waits are not what costs");
 	reading.page_faults = 0;
 	for (int i = 0; i < 30; i++)
@@ -250,7 +250,7 @@ TEST(a_storm_of_page_faults_is_given_up_too)
 	EXPECT_EQ(false, decision.changes[0].down, "on");
 }
 
-TEST(steps_up_are_slow_and_lead_back)
+TEST(restores_slowly)
 {
 	struct governor governor = new_governor();
 	const struct load load = { .sampling = 0.03, .page_faults = 0.03, .agent = 0.002 };
@@ -275,7 +275,7 @@ TEST(steps_up_are_slow_and_lead_back)
 	EXPECT_EQ(0, governor_level(&governor), "everything is on again");
 }
 
-TEST(a_process_that_ends_is_forgotten)
+TEST(drops_exited_processes)
 {
 	struct governor governor = new_governor();
 	struct governor_change change;
@@ -293,7 +293,7 @@ TEST(a_process_that_ends_is_forgotten)
 	EXPECT_EQ(1, governor.steps[KNOB_PROCESS_OFF_CPU], "one is left");
 }
 
-TEST(the_agents_own_work_is_not_paid_by_the_lanes)
+TEST(own_work_sheds_no_source)
 {
 	const struct load busy = { .sampling = 0.001, .off_cpu = 0.001, .agent = 0.0001 };
 	struct governor governor = new_governor();
@@ -375,7 +375,7 @@ static const struct {
 	{ "patient", patient, 0 },
 };
 
-TEST(no_load_makes_it_flap)
+TEST(never_flaps)
 {
 	for EACH (a, adversaries) {
 		struct governor governor = new_governor();
@@ -415,7 +415,7 @@ static struct governor new_governor_with_wakers(void)
 	return governor;
 }
 
-TEST(wakers_are_the_first_to_go)
+TEST(sheds_wakers_first)
 {
 	const struct load busy = { .sampling = 0.001, .off_cpu = 0.01, .wakers = 0.03 };
 	struct governor governor = new_governor_with_wakers();
@@ -431,7 +431,7 @@ TEST(wakers_are_the_first_to_go)
 	EXPECT_EQ(1, governor_level(&governor), "the rest fits");
 }
 
-TEST(wakers_come_back_when_the_load_is_gone)
+TEST(restores_wakers_after_load)
 {
 	const struct load busy = { .sampling = 0.001, .off_cpu = 0.015, .wakers = 0.2 };
 	const struct load calm_again = { .sampling = 0.001, .off_cpu = 0.001, .wakers = 0.001 };
@@ -446,7 +446,7 @@ TEST(wakers_come_back_when_the_load_is_gone)
 		fail_msg("after %d readings", readings);
 }
 
-TEST(changes_are_settings)
+TEST(changes_are_knob_settings)
 {
 	struct governor governor = new_governor();
 	static const struct {
@@ -495,7 +495,7 @@ static void describe_shedding(const struct governor *governor, char text[1024])
 	}
 }
 
-TEST(active_steps_are_listed_once)
+TEST(lists_active_steps_once)
 {
 	struct governor governor = new_governor();
 	struct load busy = storm;
@@ -517,17 +517,14 @@ TEST(active_steps_are_listed_once)
 	EXPECT_STR("", text, "nothing in the end");
 }
 
-RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
-	  cmocka_unit_test(the_budget_grows_with_the_machine),
-	  cmocka_unit_test(a_storm_is_within_the_budget_after_two_readings),
-	  cmocka_unit_test(what_costs_is_what_is_turned),
-	  cmocka_unit_test(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again),
-	  cmocka_unit_test(what_was_given_up_is_tried_again_once_an_hour_at_least),
-	  cmocka_unit_test(a_storm_of_page_faults_is_given_up_too),
-	  cmocka_unit_test(steps_up_are_slow_and_lead_back),
-	  cmocka_unit_test(a_process_that_ends_is_forgotten),
-	  cmocka_unit_test(the_agents_own_work_is_not_paid_by_the_lanes),
-	  cmocka_unit_test(wakers_are_the_first_to_go),
-	  cmocka_unit_test(wakers_come_back_when_the_load_is_gone),
-	  cmocka_unit_test(no_load_makes_it_flap), cmocka_unit_test(changes_are_settings),
-	  cmocka_unit_test(active_steps_are_listed_once))
+RUN_TESTS(cmocka_unit_test(changes_nothing_within_budget),
+	  cmocka_unit_test(budget_grows_with_cores),
+	  cmocka_unit_test(fits_storm_after_two_readings),
+	  cmocka_unit_test(turns_the_knob_that_costs),
+	  cmocka_unit_test(detaches_and_retries_unaffordable_storm),
+	  cmocka_unit_test(retries_detached_source_hourly),
+	  cmocka_unit_test(detaches_page_faults_in_storm), cmocka_unit_test(restores_slowly),
+	  cmocka_unit_test(drops_exited_processes), cmocka_unit_test(own_work_sheds_no_source),
+	  cmocka_unit_test(sheds_wakers_first), cmocka_unit_test(restores_wakers_after_load),
+	  cmocka_unit_test(never_flaps), cmocka_unit_test(changes_are_knob_settings),
+	  cmocka_unit_test(lists_active_steps_once))

@@ -36,7 +36,7 @@ static void *burn(void *unused)
 	return NULL;
 }
 
-TEST(time_of_a_thread_is_its_group_s)
+TEST(thread_time_counts_for_group)
 {
 	uint64_t before[OWN_CPU_COUNT], now[OWN_CPU_COUNT];
 	pthread_t thread;
@@ -57,7 +57,7 @@ TEST(time_of_a_thread_is_its_group_s)
 		fail_msg("more than there was, or nothing of the main thread");
 }
 
-TEST(threads_are_known_by_name)
+TEST(recognizes_threads_by_name)
 {
 	static const struct {
 		const char *name;
@@ -74,5 +74,5 @@ TEST(threads_are_known_by_name)
 		EXPECT_EQ(c->group, own_cpu_group_of(c->name, c->main), c->name);
 }
 
-RUN_TESTS(cmocka_unit_test(time_of_a_thread_is_its_group_s),
-	  cmocka_unit_test(threads_are_known_by_name))
+RUN_TESTS(cmocka_unit_test(thread_time_counts_for_group),
+	  cmocka_unit_test(recognizes_threads_by_name))

@@ -3,7 +3,7 @@
 
 #include "agent/overhead/process_tally.h"
 
-TEST(those_that_did_it_most_come_first)
+TEST(sorts_most_active_first)
 {
 	struct process_tally tally = { 0 };
 	struct process_count most[3];
@@ -28,7 +28,7 @@ TEST(those_that_did_it_most_come_first)
 	process_tally_deinit(&tally);
 }
 
-TEST(processes_beyond_the_limit_are_in_the_sum)
+TEST(sums_processes_beyond_limit)
 {
 	struct process_tally tally = { 0 };
 
@@ -39,5 +39,4 @@ TEST(processes_beyond_the_limit_are_in_the_sum)
 	process_tally_deinit(&tally);
 }
 
-RUN_TESTS(cmocka_unit_test(those_that_did_it_most_come_first),
-	  cmocka_unit_test(processes_beyond_the_limit_are_in_the_sum))
+RUN_TESTS(cmocka_unit_test(sorts_most_active_first), cmocka_unit_test(sums_processes_beyond_limit))

@@ -79,7 +79,7 @@ TEST(merges_equal_stacks_of_two_profiles)
 
 	EXPECT_EQ(1, merged->sample_count, "samples");
 	EXPECT_EQ(11, merged->samples[0].value, "values are added");
-	EXPECT_EQ(0, merged->samples[0].slot, "time is given up");
+	EXPECT_EQ(0, merged->samples[0].slot, "time is lost");
 	EXPECT_EQ(100 * 20000000LL, merged->from_ns, "range begins with the first window");
 	EXPECT_EQ(171 * 20000000LL, merged->to_ns, "range ends with the last window");
 	profile_free(merged);

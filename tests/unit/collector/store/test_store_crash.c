@@ -18,7 +18,7 @@ enum {
 	KILL_MS_MAX = 150,
 };
 
-/** What a child tells its parent: this batch was acknowledged. */
+/** What a child reports to its parent: this batch was acknowledged. */
 struct ack {
 	uint64_t agent, sequence;
 };
@@ -31,7 +31,7 @@ struct sender {
 
 static uint64_t base_ns; // equal in all processes
 
-/** A batch tells by its slot which it is: the rows of one cannot pass for another's. */
+/** A batch is identified by its slot: the rows of one cannot pass for another's. */
 static struct profile *batch_profile(uint64_t agent, uint64_t sequence)
 {
 	struct profile *profile = test_profile();
