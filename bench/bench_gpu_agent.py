@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a client of a GPU's driver keeps of its throughput with the agent on its node: a client of the test driver that is held
-up by its CPU and launches all the time, its steps with the agent against those of the windows before and after without, and
-what that is for each launch. Windows of the agent's launch probes are some seconds apart, so windows here are longer.
-Needs root.
+"""The throughput that a CUDA client keeps beside an agent: a CPU-bound client of the test driver that launches all the time. Compares
+its steps per second with the agent to those before and after without it, and prints the overhead per launch. On phases of the
+launch probes are some seconds apart, so each measurement takes longer. Needs root.
 """
 import argparse
 import os
@@ -19,11 +18,11 @@ from workloads import Workload
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAUNCHES = 100  # of a step: tests/gpu/step_client.c
-LEARN_SECONDS = 10  # first windows are short: how hot launches are is not known yet
+LEARN_SECONDS = 10  # the first on phases are short: they measure the launch rate
 
 
 class Rate:
-    """Steps in a second, and in a second of the client's CPU time, which other load leaves alone."""
+    """Steps per second, and per second of the client's CPU time, which other load does not change."""
 
     def __init__(self, workload, seconds):
         pid = workload.process.pid
@@ -49,7 +48,7 @@ def kept(measured, before, after, what):
 
 
 def more_for_a_launch(measured, before, after):
-    """The agent's windows included, nanoseconds of CPU time."""
+    """Nanoseconds of CPU time, on phases included."""
     return 1e9 / LAUNCHES * (1 / measured.by_cpu - statistics.mean((1 / before.by_cpu, 1 / after.by_cpu)))
 
 
@@ -61,7 +60,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
     parser.add_argument("--repetitions", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=20, help="of one window (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=20, help="of one measurement (%(default)s)")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("bench: probing a driver needs root: run this with sudo")

@@ -17,7 +17,7 @@
  */
 #define HELPER_PART 0.05
 
-/** Told each node of a tree with a value of its own, and the marks of its stack. */
+/** Called for each node of a tree with a self value, with the marks of its stack. */
 typedef void (*row_fn)(struct thread_row *row, unsigned int marks, int64_t value);
 
 void gpu_threads_deinit(struct gpu_threads *threads)

@@ -103,8 +103,8 @@ compare() {
 	[ -n "$DRY" ] && { printf '(dry)\n'; return; }
 	seen=$(total "$1" "$2")
 	python3 -c 'import json, sys
-seen, told = float(sys.argv[1] or 0), json.loads(sys.argv[2] or "{}").get(sys.argv[3], 0)
-print(f"{seen:.0f}, by itself: {told}" + (f", ratio {seen / told:.3f}" if told else ""))' "$seen" "$counted" "$3"
+seen, counted = float(sys.argv[1] or 0), json.loads(sys.argv[2] or "{}").get(sys.argv[3], 0)
+print(f"{seen:.0f}, by itself: {counted}" + (f", ratio {seen / counted:.3f}" if counted else ""))' "$seen" "$counted" "$3"
 }
 LAUNCHES=gpu_launch:launches:count:launch:count
 item_2() {
@@ -192,8 +192,8 @@ item_7() {
 		helped=$!
 		sleep 15
 	fi
-	for window in 1000 2000 2000; do
-		show "$BUILD/cairn" kernels "${helped:-PID}" --window "$window"
+	for ms in 1000 2000 2000; do
+		show "$BUILD/cairn" gpu-kernels "${helped:-PID}" --session "$ms"
 	done
 	[ -n "$DRY" ] || { wait "$helped"; counted=$(tail -1 "$work/helped"); sleep 8; }
 	compare_idle idle-cupti
@@ -202,8 +202,8 @@ item_7() {
 compare_idle() {
 	[ -n "$DRY" ] && { printf '    idle by cairn: (dry)\n'; return; }
 	python3 -c 'import json, sys
-told, seconds = json.loads(sys.argv[2] or "{}"), float(sys.argv[3])
-share, most = float(sys.argv[1] or 0) / 1e9 / seconds, told.get("idle_share_at_most", 0)
+counted, seconds = json.loads(sys.argv[2] or "{}"), float(sys.argv[3])
+share, most = float(sys.argv[1] or 0) / 1e9 / seconds, counted.get("idle_share_at_most", 0)
 print(f"    idle by cairn: at least {share:.4f}; in truth: {most}" + ("" if share <= most else "\n\n**The bound does not hold.**"))' \
 		"$(total "${1:-idle_truth}" gpu_idle:time:nanoseconds:wall:nanoseconds)" "$counted" "$SECONDS_EACH"
 }
@@ -234,8 +234,8 @@ item_10() {
 			helped=$!
 			sleep 15
 		fi
-		for window in 200 1000 1000; do
-			show "$BUILD/cairn" kernels "${helped:-PID}" --window "$window" --one-in 8
+		for ms in 200 1000 1000; do
+			show "$BUILD/cairn" gpu-kernels "${helped:-PID}" --session "$ms" --one-in 8
 			show nvidia-smi --query-compute-apps=pid,used_memory --format=csv
 		done
 		[ -n "$DRY" ] || { wait "$helped"; sed 's/^/    /' "$work/helped"; }
@@ -268,9 +268,9 @@ if [ -z "$DRY" ]; then
 	start_agent
 fi
 
-titles=("The driver's file" "cuGetProcAddress and counts" "Kernels' names" "CUDA graphs" "Stacks of waits"
-	"What probes cost" "Idleness" "Gauges and verdicts" "Copies and implicit waits" "CUPTI windows"
-	"The driver's own threads" "Whether kernel programs are allowed")
+titles=("The driver's file" "cuGetProcAddress and counts" "GPU kernel names" "CUDA graphs" "Stacks of waits"
+	"What probes cost" "GPU idle time" "GPU telemetry and verdicts" "Copies and implicit synchronization" "CUPTI sessions"
+	"The driver's own threads" "Whether BPF programs are allowed")
 for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
 	wanted "$number" || continue
 	item "$number" "${titles[number - 1]}"

@@ -187,7 +187,7 @@ TEST(copy_kind_follows_its_memory)
 	expect_copies(SAMPLE_KIND_GPU_COPY_DTOH, 13, 1, "to the host");
 	expect_copies(SAMPLE_KIND_GPU_COPY_DTOD, 17 + 170 + 1700 + 187000, 4, "on the device");
 	expect_copies(SAMPLE_KIND_GPU_SET, 19 + 4 * 19, 2, "set");
-	expect_copies(SAMPLE_KIND_GPU_COPY_UNKNOWN, 0, 0, "not told");
+	expect_copies(SAMPLE_KIND_GPU_COPY_UNKNOWN, 0, 0, "unknown direction");
 	close_setting(&setting);
 }
 

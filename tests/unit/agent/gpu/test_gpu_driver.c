@@ -10,35 +10,35 @@
 #include "tests/unit/agent/process/process_tables.h"
 
 /* The listener's calls. */
-struct told {
+struct heard {
 	uint32_t come, gone;
 	struct gpu_driver first_come, last_come, last_gone;
 };
 
 static void note_come(void *context, const struct gpu_driver *driver)
 {
-	struct told *told = context;
+	struct heard *heard = context;
 
-	if (!told->come++)
-		told->first_come = *driver;
-	told->last_come = *driver;
+	if (!heard->come++)
+		heard->first_come = *driver;
+	heard->last_come = *driver;
 	assert_true(driver->fd >= 0);
 }
 
 static void note_gone(void *context, const struct gpu_driver *driver)
 {
-	struct told *told = context;
+	struct heard *heard = context;
 
-	told->gone++;
-	told->last_gone = *driver;
+	heard->gone++;
+	heard->last_gone = *driver;
 }
 
-static struct gpu_drivers *open_drivers(struct told *told)
+static struct gpu_drivers *open_drivers(struct heard *heard)
 {
-	const struct gpu_driver_listener listener = { note_come, note_gone, told };
+	const struct gpu_driver_listener listener = { note_come, note_gone, heard };
 	struct gpu_drivers *drivers = gpu_drivers_new(&listener);
 
-	*told = (struct told){ 0 };
+	*heard = (struct heard){ 0 };
 	assert_non_null(drivers);
 	return drivers;
 }
@@ -82,8 +82,8 @@ static int process_count(const struct gpu_drivers *drivers)
 TEST(tells_files_apart_by_inode_not_name)
 {
 	char first[PATH_MAX], second[PATH_MAX], link_path[PATH_MAX];
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 
 	// Two images bring the same driver; one has a second name for it.
 	copy_double("libcuda.so.1", in_folder("libcuda.so.535.1", first));
@@ -93,14 +93,14 @@ TEST(tells_files_apart_by_inode_not_name)
 			       start_child(map_path, second, false),
 			       start_child(map_path, link_path, false) };
 	go_round(drivers, pids, 3, 1, 0);
-	assert_int_equal(2, told.come);
+	assert_int_equal(2, heard.come);
 	assert_int_equal(2, gpu_drivers_count(drivers));
 	assert_int_equal(3, process_count(drivers));
-	assert_int_equal(GPU_LIBRARY_CUDA, told.last_come.library);
+	assert_int_equal(GPU_LIBRARY_CUDA, heard.last_come.library);
 	for EACH (pid, pids)
 		end_child(*pid);
 	gpu_drivers_free(drivers);
-	assert_int_equal(2, told.gone);
+	assert_int_equal(2, heard.gone);
 }
 
 TEST(reports_a_shared_file_once)
@@ -108,35 +108,35 @@ TEST(reports_a_shared_file_once)
 	enum { PROCESSES = 64 };
 	pid_t pids[PROCESSES];
 	char path[PATH_MAX];
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
 	for EACH (pid, pids)
 		*pid = start_child(map_path, path, false);
 	go_round(drivers, pids, PROCESSES, 1, 0);
-	assert_int_equal(1, told.come);
-	assert_int_equal(64, told.last_come.processes);
+	assert_int_equal(1, heard.come);
+	assert_int_equal(64, heard.last_come.processes);
 	// One process remains, and so does the file.
 	go_round(drivers, pids, 1, 1, 1);
 	go_round(drivers, pids, 1, 1, 1 + GPU_DRIVER_LINGER_NS);
-	assert_int_equal(0, told.gone);
+	assert_int_equal(0, heard.gone);
 	assert_int_equal(1, process_count(drivers));
 	// A restart: the last process ends, another one starts soon.
 	go_round(drivers, pids, 0, 1, 2);
 	go_round(drivers, pids + 1, 1, 1, 1 + GPU_DRIVER_LINGER_NS);
-	assert_int_equal(0, told.gone);
-	assert_int_equal(1, told.come);
+	assert_int_equal(0, heard.gone);
+	assert_int_equal(1, heard.come);
 	// No more processes.
 	go_round(drivers, pids, 0, 1, 5);
-	assert_int_equal(0, told.gone);
+	assert_int_equal(0, heard.gone);
 	go_round(drivers, pids, 0, 1, 5 + GPU_DRIVER_LINGER_NS);
-	assert_int_equal(1, told.gone);
+	assert_int_equal(1, heard.gone);
 	assert_int_equal(0, gpu_drivers_count(drivers));
 	// A later process: a new number.
 	go_round(drivers, pids, 2, 1, 6 + GPU_DRIVER_LINGER_NS);
-	assert_int_equal(2, told.come);
-	assert_int_equal(2, told.last_come.number);
+	assert_int_equal(2, heard.come);
+	assert_int_equal(2, heard.last_come.number);
 	for EACH (pid, pids)
 		end_child(*pid);
 	gpu_drivers_free(drivers);
@@ -145,8 +145,8 @@ TEST(reports_a_shared_file_once)
 TEST(finds_deleted_and_replaced_files)
 {
 	char path[PATH_MAX], next[PATH_MAX];
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 	pid_t pids[2];
 
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
@@ -155,17 +155,17 @@ TEST(finds_deleted_and_replaced_files)
 	assert_int_equal(0, rename(next, path)); // as a package manager does
 	pids[1] = start_child(map_path, path, false);
 	go_round(drivers, pids, 1, 1, 0);
-	if (!told.come) {
+	if (!heard.come) {
 		end_child(pids[0]), end_child(pids[1]);
 		gpu_drivers_free(drivers);
 		SKIP("/proc/PID/map_files cannot be opened here");
 	}
 	char first_id[BUILD_ID_TEXT_BYTES];
-	memcpy(first_id, told.last_come.build_id, sizeof(first_id));
+	memcpy(first_id, heard.last_come.build_id, sizeof(first_id));
 	assert_int_equal(0, unlink(path));
 	go_round(drivers, pids, 2, 1, 1);
-	assert_int_equal(2, told.come);
-	assert_string_not_equal(first_id, told.last_come.build_id);
+	assert_int_equal(2, heard.come);
+	assert_string_not_equal(first_id, heard.last_come.build_id);
 	end_child(pids[0]), end_child(pids[1]);
 	gpu_drivers_free(drivers);
 }
@@ -173,19 +173,19 @@ TEST(finds_deleted_and_replaced_files)
 TEST(rewritten_file_is_reported_anew)
 {
 	char path[PATH_MAX];
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
 	pid_t child = start_child(map_path, path, false);
 	go_round(drivers, &child, 1, 1, 0);
-	assert_int_equal(1, told.come);
+	assert_int_equal(1, heard.come);
 	copy_double("shape2/libcuda.so.1", path); // the same inode
 	go_round(drivers, &child, 1, 1, 1);
-	assert_int_equal(1, told.gone);
-	assert_int_equal(2, told.come);
+	assert_int_equal(1, heard.gone);
+	assert_int_equal(2, heard.come);
 	go_round(drivers, &child, 1, 1, 2);
-	assert_int_equal(2, told.come);
+	assert_int_equal(2, heard.come);
 	end_child(child);
 	gpu_drivers_free(drivers);
 }
@@ -204,8 +204,8 @@ TEST(refuses_files_with_another_soname)
 
 	for EACH (row, rows) {
 		char path[PATH_MAX], text[8192] = "not a library";
-		struct told told;
-		struct gpu_drivers *drivers = open_drivers(&told);
+		struct heard heard;
+		struct gpu_drivers *drivers = open_drivers(&heard);
 
 		in_folder(row->name, path);
 		if (row->is_text)
@@ -215,7 +215,7 @@ TEST(refuses_files_with_another_soname)
 		pid_t child = start_child(map_path, path, false);
 		go_round(drivers, &child, 1, 1, 0);
 		go_round(drivers, &child, 1, 2, 0);
-		EXPECT_EQ(0, told.come, row->what);
+		EXPECT_EQ(0, heard.come, row->what);
 		end_child(child);
 		unlink(path);
 		gpu_drivers_free(drivers);
@@ -225,8 +225,8 @@ TEST(refuses_files_with_another_soname)
 TEST(reports_nccl_only_beside_a_driver)
 {
 	char path[PATH_MAX], driver_path[PATH_MAX];
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 	size_t size;
 	char *bytes = read_double("libcuda.so.1", &size);
 
@@ -238,18 +238,18 @@ TEST(reports_nccl_only_beside_a_driver)
 	free(bytes);
 	pid_t children[] = { start_child(map_path, path, false), 0 };
 	go_round(drivers, children, 1, 1, 0);
-	assert_int_equal(0, told.come);
+	assert_int_equal(0, heard.come);
 	copy_double("libcuda.so.1", in_folder("libcuda.so.535.2", driver_path));
 	children[1] = start_child(map_path, driver_path, false);
 	go_round(drivers, children, 2, 1, 1);
-	assert_int_equal(2, told.come);
+	assert_int_equal(2, heard.come);
 	assert_int_equal(2, gpu_drivers_count(drivers));
-	assert_int_equal(GPU_LIBRARY_CUDA, told.last_come.library);
-	assert_int_equal(GPU_LIBRARY_NCCL, told.first_come.library);
+	assert_int_equal(GPU_LIBRARY_CUDA, heard.last_come.library);
+	assert_int_equal(GPU_LIBRARY_NCCL, heard.first_come.library);
 	for EACH (child, children)
 		end_child(*child);
 	gpu_drivers_free(drivers);
-	assert_int_equal(2, told.gone);
+	assert_int_equal(2, heard.gone);
 }
 
 /* In a child with its own mount namespace. */
@@ -267,8 +267,8 @@ static int map_hidden(const void *bytes)
 TEST(finds_files_in_other_mount_namespaces)
 {
 	char path[PATH_MAX];
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 	pid_t child = start_child(map_hidden, NULL, true);
 
 	if (child < 0) {
@@ -277,8 +277,8 @@ TEST(finds_files_in_other_mount_namespaces)
 	}
 	assert_int_not_equal(0, access(in_folder("libcuda.so.1", path), F_OK));
 	go_round(drivers, &child, 1, 1, 0);
-	assert_int_equal(1, told.come);
-	assert_string_equal(path, told.last_come.path);
+	assert_int_equal(1, heard.come);
+	assert_string_equal(path, heard.last_come.path);
 	end_child(child);
 	gpu_drivers_free(drivers);
 }
@@ -299,12 +299,12 @@ static int map_many(const void *count)
 TEST(counts_files_beyond_the_limit)
 {
 	static const int count = GPU_DRIVERS_MAX + 3;
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 	pid_t child = start_child(map_many, &count, false);
 
 	go_round(drivers, &child, 1, 1, 0);
-	assert_int_equal(GPU_DRIVERS_MAX, told.come);
+	assert_int_equal(GPU_DRIVERS_MAX, heard.come);
 	assert_int_equal(3, gpu_drivers_dropped(drivers));
 	end_child(child);
 	gpu_drivers_free(drivers);
@@ -314,28 +314,28 @@ TEST(updates_from_the_process_table)
 {
 	struct tables tables = tables_new(NULL);
 	char path[PATH_MAX];
-	struct told told;
-	struct gpu_drivers *drivers = open_drivers(&told);
+	struct heard heard;
+	struct gpu_drivers *drivers = open_drivers(&heard);
 
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
 	pid_t child = start_child(map_path, path, false);
 	const struct process_key key = key_of(child, 1);
 	gpu_drivers_update(drivers, tables.processes, NS_PER_SECOND);
-	assert_int_equal(0, told.come);
+	assert_int_equal(0, heard.come);
 	// A process from before the agent, sampled now.
 	assert_non_null(process_table_get(tables.processes, &key, "server"));
 	gpu_drivers_update(drivers, tables.processes, NS_PER_SECOND + 1); // too soon
-	assert_int_equal(0, told.come);
+	assert_int_equal(0, heard.come);
 	gpu_drivers_update(drivers, tables.processes, 2 * NS_PER_SECOND);
-	assert_int_equal(1, told.come);
-	assert_int_equal(1, told.last_come.processes);
+	assert_int_equal(1, heard.come);
+	assert_int_equal(1, heard.last_come.processes);
 
 	end_child(child);
 	const struct process_record record = { .process = key, .event = PROCESS_EXIT };
 	process_table_apply(tables.processes, &record);
 	gpu_drivers_update(drivers, tables.processes, 3 * NS_PER_SECOND);
 	gpu_drivers_update(drivers, tables.processes, 3 * NS_PER_SECOND + GPU_DRIVER_LINGER_NS);
-	assert_int_equal(1, told.gone);
+	assert_int_equal(1, heard.gone);
 	gpu_drivers_free(drivers);
 	tables_free(&tables);
 }
