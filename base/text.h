@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Beginnings and ends of strings.
+// Beginnings and ends of strings, and digits.
 #pragma once
 
 #include <stdbool.h>
@@ -23,4 +23,13 @@ static inline const char *path_base_name(const char *path)
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
+}
+
+/** The value of a hexadecimal digit; -1: it is none. */
+static inline int text_hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 'a' - 'A';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }

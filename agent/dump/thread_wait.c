@@ -16,6 +16,7 @@
 #include "agent/stacks/wait_class.h"
 #include "agent/stacks/wait_rules.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 enum {
@@ -242,18 +243,13 @@ static void say_timeout_ms(struct description *is, int64_t ms)
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-static bool begins_with(const char *text, const char *beginning)
-{
-	return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
 /* Has one of the first functions on the stack this name, or this prefix? */
 static bool is_inside(const struct description *is, const char *beginning)
 {
 	const struct wait_context *context = is->context;
 
 	for (uint32_t i = 0; i < context->function_count && i < LOCK_FUNCTIONS; i++)
-		if (begins_with(wait_plain_name(context->functions[i].name), beginning))
+		if (text_begins_with(wait_plain_name(context->functions[i].name), beginning))
 			return true;
 	return false;
 }
@@ -269,7 +265,7 @@ static bool is_gil(const struct description *is)
 
 		if (waits && wait_takes_gil(wait_plain_name(function->name), function->module))
 			return true;
-		waits = begins_with(wait_plain_name(function->name), "pthread_cond_");
+		waits = text_begins_with(wait_plain_name(function->name), "pthread_cond_");
 	}
 	return false;
 }

@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "agent/symbols/jit_symbols.h"
 #include "agent/elf/foreign_file.h"
 
@@ -137,14 +138,6 @@ int perf_map_open(const struct proc *proc)
 
 // ---- lines ----------------------------------------------------------------------------------
 
-static int digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 'a' - 'A';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
-}
-
 /* A hexadecimal number and the space behind it. The JVM writes it with 0x. */
 static bool read_number(const char **at, const char *end, uint64_t *ret_number)
 {
@@ -154,8 +147,8 @@ static bool read_number(const char **at, const char *end, uint64_t *ret_number)
 	if (end - digit > 2 && digit[0] == '0' && digit[1] == 'x')
 		digit += 2;
 	const char *first = digit;
-	for (; digit < end && digit_of(*digit) < 16; digit++)
-		number = number << 4 | (uint64_t)digit_of(*digit);
+	for (; digit < end && text_hex_digit(*digit) >= 0; digit++)
+		number = number << 4 | (uint64_t)text_hex_digit(*digit);
 	if (digit == first || digit - first > 16 || digit == end || *digit != ' ')
 		return false;
 	*at = digit + 1;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "base/contract/label_names.h"
 
@@ -44,14 +45,6 @@ struct attribute {
 	int rank; // row of known + 1; 0: not well-known
 };
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)tolower((unsigned char)c);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Copy without surrounding blanks, with %XX decoded, cut to @ret_size. */
 static void decode(const char *text, size_t size, char *ret_text, size_t ret_size)
 {
@@ -62,8 +55,8 @@ static void decode(const char *text, size_t size, char *ret_text, size_t ret_siz
 	while (size && (text[size - 1] == ' ' || text[size - 1] == '\t'))
 		size--;
 	for (size_t i = 0; i < size && length < ret_size - 1; i++) {
-		int high = text[i] == '%' && size - i > 2 ? hex_value(text[i + 1]) : -1;
-		int low = high >= 0 ? hex_value(text[i + 2]) : -1;
+		int high = text[i] == '%' && size - i > 2 ? text_hex_digit(text[i + 1]) : -1;
+		int low = high >= 0 ? text_hex_digit(text[i + 2]) : -1;
 
 		if (low >= 0 && (high || low)) { // %00 would end the string: kept as it is
 			ret_text[length++] = (char)(high << 4 | low);

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
+#include "base/text.h"
 #include "base/id128.h"
 
 /* Between two checks for tables to be built again. */
@@ -204,13 +205,6 @@ static void refuse(struct unwind_tables *tables, struct file *file)
 	tables->stats.refused++;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_job *job, int fd,
 		    const char *name)
 {
@@ -254,7 +248,7 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 		close(fd);
 		return;
 	}
-	prepare(tables, item, job, fd, base_name(executable->path));
+	prepare(tables, item, job, fd, path_base_name(executable->path));
 	file->expected_bytes = estimate_bytes(file);
 	tables->pending_bytes += file->expected_bytes;
 	set_state(tables, file, UNWIND_FILE_PENDING);
@@ -495,7 +489,7 @@ void unwind_tables_analyze(struct unwind_tables *tables, uint32_t item,
 	struct file *file = &tables->files[item];
 
 	if (!file->analyzed)
-		file->analyzed = analyzed_file_new(base_name(executable->path));
+		file->analyzed = analyzed_file_new(path_base_name(executable->path));
 	if (file->analyzed)
 		analyzed_functions_add(&file->analyzed->all,
 				       &(struct unwind_function){ offset, size });

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 /*
  * Beginnings of names: variants end in _v2, _ptsz, _ptds, "Async". Exports of libcuda and libcudart (CUDA
@@ -57,21 +58,16 @@ static const char *const implicit_parts[] = {
 	"::masked_select_cuda", "::masked_select_out_cuda",
 };
 
-static bool begins_with(const char *text, const char *prefix)
-{
-	return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 static bool is_implicit(const char *name)
 {
-	if (begins_with(name, TORCH_METHOD)) {
+	if (text_begins_with(name, TORCH_METHOD)) {
 		const char *method = name + strlen(TORCH_METHOD);
 		// What follows may be " [clone .cold]".
 		size_t size = strcspn(method, " .");
 
 		for (size_t i = 0; i < ARRAY_SIZE(implicit_methods); i++) {
 			if (strlen(implicit_methods[i]) == size &&
-			    begins_with(method, implicit_methods[i]))
+			    text_begins_with(method, implicit_methods[i]))
 				return true;
 		}
 	}
@@ -84,10 +80,9 @@ static bool is_implicit(const char *name)
 
 static bool is_driver(const char *module)
 {
-	const char *slash = strrchr(module, '/');
-	const char *name = slash ? slash + 1 : module;
+	const char *name = path_base_name(module);
 
-	return begins_with(name, "libcuda.so") || begins_with(name, "libcudart");
+	return text_begins_with(name, "libcuda.so") || text_begins_with(name, "libcudart");
 }
 
 unsigned int gpu_frame_marks(const char *name, const char *module)
@@ -95,7 +90,7 @@ unsigned int gpu_frame_marks(const char *name, const char *module)
 	unsigned int marks = is_driver(module) ? GPU_MARK_DRIVER : 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
-		if (begins_with(name, calls[i].begins))
+		if (text_begins_with(name, calls[i].begins))
 			return marks | calls[i].marks;
 	}
 	return is_implicit(name) ? marks | GPU_MARK_IMPLICIT : marks;
