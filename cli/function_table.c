@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/id128.h"
 #include "base/contract/label_names.h"
@@ -64,17 +65,11 @@ static bool row_equal(const void *context, uint32_t item, const void *key)
 static int append_row(struct function_table *table, const struct row_key *key, uint64_t hash,
 		      uint32_t *ret_row)
 {
-	if (table->row_count == table->row_capacity) {
-		uint32_t capacity = table->row_capacity ? 2 * table->row_capacity : 256;
-		struct function_row *rows = realloc(table->rows, capacity * sizeof(*rows));
+	int rc = array_reserve(&table->rows, sizeof(*table->rows), &table->row_capacity,
+			       table->row_count, 1, UINT32_MAX);
 
-		if (!rows)
-			return -ENOMEM;
-		table->rows = rows;
-		table->row_capacity = capacity;
-	}
-
-	int rc = hash_table_add(&table->index, hash, table->row_count);
+	if (!rc)
+		rc = hash_table_add(&table->index, hash, table->row_count);
 	if (rc)
 		return rc;
 	table->rows[table->row_count] = (struct function_row){

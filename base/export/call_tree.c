@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
-
-enum { NODES_MIN = 1024 };
 
 // A tree while it grows, with what has been looked up once already.
 struct growth {
@@ -73,22 +72,6 @@ static bool node_equal(const void *context, uint32_t item, const void *key)
 	return tree->nodes[item].parent == wanted->parent && tree->nodes[item].name == wanted->name;
 }
 
-static int reserve_node(struct call_tree *tree)
-{
-	if (tree->node_count < tree->node_capacity)
-		return 0;
-	if (tree->node_count >= CALL_NODES_MAX)
-		return -E2BIG;
-
-	uint32_t capacity = tree->node_capacity ? tree->node_capacity * 2 : NODES_MIN;
-	struct call_node *nodes = reallocarray(tree->nodes, capacity, sizeof(*nodes));
-	if (!nodes)
-		return -ENOMEM;
-	tree->nodes = nodes;
-	tree->node_capacity = capacity;
-	return 0;
-}
-
 static int child_of(struct call_tree *tree, uint32_t parent, uint32_t name, enum frame_kind kind,
 		    uint32_t *ret_node)
 {
@@ -97,7 +80,8 @@ static int child_of(struct call_tree *tree, uint32_t parent, uint32_t name, enum
 	uint32_t node = hash_table_find(&tree->index, hash, node_equal, tree, &key);
 
 	if (node == HASH_TABLE_NONE) {
-		int rc = reserve_node(tree);
+		int rc = array_reserve(&tree->nodes, sizeof(*tree->nodes), &tree->node_capacity,
+				       tree->node_count, 1, CALL_NODES_MAX);
 
 		node = tree->node_count;
 		if (rc == 0)
@@ -316,7 +300,8 @@ int call_tree_init(struct call_tree *ret_tree, const struct profile *profile, co
 	int rc = string_table_init(&tree.names);
 
 	if (rc == 0)
-		rc = reserve_node(&tree);
+		rc = array_reserve(&tree.nodes, sizeof(*tree.nodes), &tree.node_capacity,
+				   tree.node_count, 1, CALL_NODES_MAX);
 	if (rc < 0)
 		return rc;
 	tree.nodes[tree.node_count++] = (struct call_node){ 0 };

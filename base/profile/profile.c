@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 
 enum {
-	ARRAY_ITEMS_MIN = 64,
 	PROFILE_LINES_MAX = 1 << 24,           // four lines for each of the locations there may be
 	PROFILE_STACK_LOCATIONS_MAX = 1 << 28, // 64 frames for each of the stacks there may be
 };
@@ -48,28 +48,6 @@ void profile_freep(struct profile **profile)
 	profile_free(*profile);
 }
 
-// Room for @more items of @item_size after @count in *array (a pointer to any array).
-static int reserve(void *array, size_t item_size, uint32_t *capacity, uint32_t count, uint32_t more,
-		   uint32_t count_max)
-{
-	void **items = array;
-
-	if (count > count_max || more > count_max - count)
-		return -E2BIG;
-	if (count + more <= *capacity)
-		return 0;
-
-	uint32_t wanted = *capacity ? *capacity : ARRAY_ITEMS_MIN;
-	while (wanted < count + more)
-		wanted *= 2; // cannot wrap: every limit is at most 1 << 28
-	void *larger = reallocarray(*items, wanted, item_size);
-	if (!larger)
-		return -ENOMEM;
-	*items = larger;
-	*capacity = wanted;
-	return 0;
-}
-
 int profile_add_string(struct profile *profile, const char *string, uint32_t *ret_number)
 {
 	return string_table_add(&profile->strings, string, strlen(string), ret_number);
@@ -102,8 +80,8 @@ static int copy_lines(struct profile *profile, const struct line *lines, uint32_
 	if (count == 0)
 		return 0;
 
-	int rc = reserve(&profile->lines, sizeof(*lines), &profile->line_capacity,
-			 profile->line_count, count, PROFILE_LINES_MAX);
+	int rc = array_reserve(&profile->lines, sizeof(*lines), &profile->line_capacity,
+			       profile->line_count, count, PROFILE_LINES_MAX);
 	if (rc < 0)
 		return rc;
 	memcpy(&profile->lines[profile->line_count], lines, count * sizeof(*lines));
@@ -162,8 +140,8 @@ int profile_add_location(struct profile *profile, const struct location *locatio
 	}
 
 	at = profile->location_count;
-	rc = reserve(&profile->locations, sizeof(*location), &profile->location_capacity, at, 1,
-		     PROFILE_LOCATIONS_MAX);
+	rc = array_reserve(&profile->locations, sizeof(*location), &profile->location_capacity, at,
+			   1, PROFILE_LOCATIONS_MAX);
 	if (rc == 0)
 		rc = copy_lines(profile, lines, line_count, &first_line);
 	if (rc == 0)
@@ -209,9 +187,9 @@ static int fill_stack(struct profile *profile, struct stack *stack, const uint32
 		      uint32_t count, enum stack_end end)
 {
 	uint32_t first = profile->stack_location_count;
-	int rc = reserve(&profile->stack_locations, sizeof(*locations),
-			 &profile->stack_location_capacity, first, count,
-			 PROFILE_STACK_LOCATIONS_MAX);
+	int rc = array_reserve(&profile->stack_locations, sizeof(*locations),
+			       &profile->stack_location_capacity, first, count,
+			       PROFILE_STACK_LOCATIONS_MAX);
 
 	if (rc < 0)
 		return rc;
@@ -236,8 +214,8 @@ int profile_add_stack_id(struct profile *profile, struct id128 id, uint32_t *ret
 	}
 
 	at = profile->stack_count;
-	int rc = reserve(&profile->stacks, sizeof(*profile->stacks), &profile->stack_capacity, at,
-			 1, PROFILE_STACKS_MAX);
+	int rc = array_reserve(&profile->stacks, sizeof(*profile->stacks), &profile->stack_capacity,
+			       at, 1, PROFILE_STACKS_MAX);
 	if (rc == 0)
 		rc = hash_table_add(&profile->stack_index, id128_hash(id), at);
 	if (rc < 0)
@@ -302,8 +280,8 @@ int profile_add_series(struct profile *profile, const struct labels *labels, con
 	}
 
 	at = profile->series_count;
-	int rc = reserve(&profile->series, sizeof(series), &profile->series_capacity, at, 1,
-			 PROFILE_SERIES_MAX);
+	int rc = array_reserve(&profile->series, sizeof(series), &profile->series_capacity, at, 1,
+			       PROFILE_SERIES_MAX);
 	if (rc == 0)
 		rc = profile_add_string(profile, type, &series.type);
 	if (rc == 0)
@@ -330,8 +308,9 @@ int profile_add_sample(struct profile *profile, uint32_t series, uint32_t stack,
 int profile_add_interval(struct profile *profile, uint32_t series, uint32_t stack, uint64_t slot,
 			 uint32_t more_slots, int64_t value)
 {
-	int rc = reserve(&profile->samples, sizeof(*profile->samples), &profile->sample_capacity,
-			 profile->sample_count, 1, PROFILE_SAMPLES_MAX);
+	int rc = array_reserve(&profile->samples, sizeof(*profile->samples),
+			       &profile->sample_capacity, profile->sample_count, 1,
+			       PROFILE_SAMPLES_MAX);
 
 	if (series >= profile->series_count || stack >= profile->stack_count)
 		return -EINVAL;

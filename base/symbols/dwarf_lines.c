@@ -9,6 +9,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 
 enum {
@@ -44,15 +45,9 @@ static int add_range(struct ranges *ranges, uint64_t low, uint64_t high, Dwarf_O
 	// Functions that the linker dropped are left at address 0.
 	if (low >= high || !low || ranges->count == ranges->count_max)
 		return 0;
-	if (ranges->count == ranges->capacity) {
-		uint32_t capacity = ranges->capacity ? 2 * ranges->capacity : 256;
-		struct range *grown = reallocarray(ranges->ranges, capacity, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		ranges->ranges = grown;
-		ranges->capacity = capacity;
-	}
+	if (array_reserve(&ranges->ranges, sizeof(*ranges->ranges), &ranges->capacity,
+			  ranges->count, 1, ranges->count_max))
+		return -ENOMEM;
 	ranges->ranges[ranges->count++] = (struct range){ low, high, die };
 	return 0;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void source_line_cache_deinit(struct source_line_cache *table)
 {
 	free(table->places);
@@ -59,20 +61,6 @@ static void evict_all(struct source_line_cache *table)
 	table->line_count = 0;
 }
 
-static int reserve(void **array, size_t size, uint32_t count, uint32_t *capacity)
-{
-	if (count < *capacity)
-		return 0;
-
-	uint32_t wanted = *capacity ? 2 * *capacity : 256;
-	void *grown = reallocarray(*array, wanted, size);
-	if (!grown)
-		return -ENOMEM;
-	*array = grown;
-	*capacity = wanted;
-	return 0;
-}
-
 int source_line_cache_ask(struct source_line_cache *table, struct id128 id, uint32_t version)
 {
 	struct cached_lines *known = find(table, id);
@@ -84,8 +72,8 @@ int source_line_cache_ask(struct source_line_cache *table, struct id128 id, uint
 	}
 	if (table->place_count == CACHED_LINES_MAX)
 		evict_all(table);
-	int rc = reserve((void **)&table->places, sizeof(*table->places), table->place_count,
-			 &table->place_capacity);
+	int rc = array_reserve(&table->places, sizeof(*table->places), &table->place_capacity,
+			       table->place_count, 1, CACHED_LINES_MAX);
 	if (!rc)
 		rc = hash_table_add(&table->by_id, id128_hash(id), table->place_count);
 	if (!rc)
@@ -99,8 +87,8 @@ static int add_line(struct source_line_cache *table, const struct source_line *s
 	int rc = table->strings.count ? 0 : string_table_init(&table->strings);
 
 	if (!rc)
-		rc = reserve((void **)&table->lines, sizeof(*table->lines), table->line_count,
-			     &table->line_capacity);
+		rc = array_reserve(&table->lines, sizeof(*table->lines), &table->line_capacity,
+				   table->line_count, 1, UINT32_MAX);
 	if (rc)
 		return rc;
 	struct line *line = &table->lines[table->line_count];
