@@ -51,7 +51,7 @@
 	  "Nameless Python frames: function replaced before it was read. Nothing to do below 5 % " \
 	  "of functions read.")                                                                    \
 	X(PYTHON_FUNCTIONS_DROPPED, profiler.python.refused,                                       \
-	  "Nameless Python frames: too many new functions at once. Names come with later "         \
+	  "Python functions not named yet: too many new at once. Names come with later "           \
 	  "samples.")                                                                              \
 	X(PYTHON_FUNCTIONS_EVICTED, profiler.python.evicted,                                       \
 	  "Python functions evicted to make room for others.")                                     \

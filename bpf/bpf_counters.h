@@ -48,8 +48,9 @@
 	X(SLEEPERS_TRUNCATED,                                                                      \
 	  "Long sleeping threads whose stack stayed truncated when unwound later.")                \
 	X(FAULTS_SAMPLED, "Page faults sampled.")                                                  \
-	X(FAULTS_DROPPED, "Page faults dropped: the last of a burst, or no memory. Nothing to do " \
-			  "below 5 % of sampled faults.")                                          \
+	X(FAULTS_DROPPED,                                                                          \
+	  "Page faults lost: a burst ended before its next sample, or no memory. Nothing to do "   \
+	  "below 5 % of sampled faults.")                                                          \
 	X(WAKES, "Wake-ups of threads of the --wakers services.")                                  \
 	X(WAKES_UNWOUND, "Wake-ups whose waker stack was unwound.")                                \
 	X(WAKES_SAMPLED_OUT, "Wake-ups sampled out: too many to unwind. Each kept one has weight " \

@@ -157,7 +157,8 @@ static void explain(const struct governor *governor, const struct governor_readi
 	decision->what = what;
 	snprintf(decision->why, sizeof(decision->why),
 		 "%.2f %% of a core in %.3g s (off-CPU %.2f, CPU sampling %.2f, page faults %.2f, "
-		 "wakers %.2f, other programs %.2f, agent %.2f), overhead budget %.2f %%",
+		 "wakers %.2f, other BPF programs %.2f, agent process %.2f), overhead budget %.2f "
+		 "%%",
 		 100 * governor->overhead, (double)reading->elapsed_ns / NS_PER_SECOND,
 		 100 * reading->off_cpu, 100 * reading->sampling, 100 * reading->page_faults,
 		 100 * reading->wakers, 100 * reading->other, 100 * reading->agent,

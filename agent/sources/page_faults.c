@@ -140,8 +140,9 @@ int page_faults_open(const struct loader *loader, const struct page_faults_optio
 	}
 	if (!faults->has_tracepoints)
 		event_warn(options->events, "memory",
-			   "page faults that map no new page count as one page each: the kernel "
-			   "does not report the kind of fault");
+			   "growth is overestimated: this kernel does not distinguish page faults "
+			   "that "
+			   "map a page from others; use a newer kernel");
 	faults->hotplug_ns = clock_monotonic_ns() + HOTPLUG_INTERVAL_NS;
 	*ret_faults = faults;
 	return 0;

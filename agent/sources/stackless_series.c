@@ -84,19 +84,22 @@ static void report_losses(struct stackless_series *series, enum cgroup_counter_k
 		return;
 	cgroup_counter_read_stats(series->counters[kind], &stats);
 	if (stats.unreachable)
-		event_warn_once(events, &reported->unreachable, names[kind],
-				"some processes are not measured: their cgroups are not below what is "
-				"mounted here; mount the host's /sys/fs/cgroup, read-only");
+		event_warn_once(
+			events, &reported->unreachable, names[kind],
+			"some processes are not measured: their cgroups are not below what is "
+			"mounted here; mount the host's /sys/fs/cgroup, read-only");
 	if (stats.dropped)
-		event_warn_once(events, &reported->full, names[kind],
-				"some processes are not measured: table full (limits %d cgroups, %d "
-				"processes)",
-				CGROUPS_MAX, CGROUP_MEMBERS_MAX);
+		event_warn_once(
+			events, &reported->full, names[kind],
+			"some processes lack these figures, but are profiled: table full (limits "
+			"%d cgroups, %d processes)",
+			CGROUPS_MAX, CGROUP_MEMBERS_MAX);
 	if (stats.baselines_dropped)
-		event_warn_once(events, &reported->baselines, names[kind],
-				"counts from before a cgroup's first sample are not measured: table "
-				"full (limit %d cgroups)",
-				CGROUP_BASELINES_MAX);
+		event_warn_once(
+			events, &reported->baselines, names[kind],
+			"counts from before a cgroup's first sample are not measured: table "
+			"full (limit %d cgroups)",
+			CGROUP_BASELINES_MAX);
 	if (stats.values_dropped)
 		event_warn_once(events, &reported->lost, names[kind],
 				"dropped some counts: no process of the cgroup is known any more, "

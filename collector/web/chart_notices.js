@@ -102,7 +102,7 @@ export class ChartNotices {
 		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
 		notice.title = "The kernel stopped runnable threads until the quota’s next period. " +
-			"The time of each throttled CPU counts.";
+			"Throttled time is summed over CPUs.";
 		return notice;
 	}
 
