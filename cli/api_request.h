@@ -44,7 +44,7 @@ struct api_request {
 		  "where the collector answers" },                                             \
 	{                                                                                      \
 		"timeout", 0, CONFIG_DURATION, &(request)->timeout_ns, "60s", 100 * NS_PER_MS, \
-			3600 * NS_PER_SECOND, "TIME", "time limit of the request"                \
+			3600 * NS_PER_SECOND, "TIME", "time limit of the request"              \
 	}
 
 void api_request_deinit(struct api_request *request);

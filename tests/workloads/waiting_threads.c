@@ -33,7 +33,7 @@ struct story {
 };
 
 static struct story stories[THREADS_MAX];
-static atomic_int story_count,recorded_count;
+static atomic_int story_count, recorded_count;
 static _Thread_local struct story *mine;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -242,7 +242,7 @@ static void *play(void *context)
 static void start(const struct part *part)
 {
 	pthread_t thread;
-	int before =recorded_count;
+	int before = recorded_count;
 
 	if (pthread_create(&thread, NULL, play, (void *)part))
 		abort();
