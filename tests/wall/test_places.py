@@ -41,7 +41,7 @@ def test_wait_sites_have_python_frames(fleet, program):
 def test_stack_cache_is_right(fleet, program, before):  # pylint: disable=unused-argument
     """For all threads of the machine. A different kernel path of the same call counts as wrong, too."""
     counted = {name: count - before[name] for name, count in fleet.counters().items()}
-    hits, checked, wrong = (counted[f"memo_{name}"] for name in ("hits", "checked", "wrong"))
+    hits, checked, wrong = (counted[f"stack_cache_{name}"] for name in ("hits", "checked", "wrong"))
     print(f"  stack cache: {hits} hits, {counted['off_cpu_unwound']} unwound; "
           f"{wrong} of {checked} checked were wrong")
     assert hits > 100
