@@ -25,10 +25,17 @@ UNIT = ROOT / "tests/unit"
 # Each in a machine that has booted just now: what takes an hour from its monotonic clock fails here.
 UNIT_ROOMS = ["base", "bpf", "agent", *sorted(f"agent/{folder.name}" for folder in (UNIT / "agent").iterdir()
                                               if folder.is_dir())]
-# Unit tests that do not run there, and why.
-LEFT_OUT = {}
+# Unit tests that do not run there, and why: a CPU of 125 million instructions a second is too slow for them.
+EXCLUDED = {
+    "agent/test_profiler": "its programs end before the profiler has loaded its own",
+    "agent/dump/test_blocked_registers": "loads a program within the second that a process is paused at most",
+    "agent/dump/test_process_pause": "stops 300 threads within 100 ms",
+    "agent/gpu/test_gpu_counts": "a copy of 5 ms is over before it is waited for",
+    "agent/symbols/test_source_line_reader": "compiles programs: there is no compiler",
+}
 # What programs of unit tests start, or load.
-TOOLS = ("sh", "cat", "chmod", "cp", "env", "false", "ln", "mkdir", "mv", "rm", "sleep", "touch", "true")
+TOOLS = ("sh", "cat", "chmod", "cp", "dirname", "env", "false", "ln", "mkdir", "mkfifo", "mv", "rm", "sleep", "touch",
+         "true")
 LIBRARIES = ("libgcc_s.so.1", "libcurl.so.4")
 BOOT_AND_RUN_SECONDS = 1800  # emulated: ten times as slow as the machine, which others use, too
 EXACT_PERCENT = 99.0        # of some hundreds of samples
@@ -116,7 +123,7 @@ def unit_programs(room):
     """{path there: path here}; of agent/ those of the folder itself."""
     sources = (UNIT / room).glob("test_*.c") if room == "agent" else (UNIT / room).rglob("test_*.c")
     names = sorted(str(path.relative_to(UNIT).with_suffix("")) for path in sources)
-    return {f"/tests/{name}": build_folder() / "tests" / name for name in names if name not in LEFT_OUT}
+    return {f"/tests/{name}": build_folder() / "tests" / name for name in names if name not in EXCLUDED}
 
 
 def unit_files():
@@ -131,7 +138,7 @@ def unit_files():
 
 
 def test_nothing_left_out_has_gone():
-    assert not [name for name in LEFT_OUT if not (UNIT / f"{name}.c").exists()]
+    assert not [name for name in EXCLUDED if not (UNIT / f"{name}.c").exists()]
 
 
 @pytest.mark.parametrize("room", UNIT_ROOMS)

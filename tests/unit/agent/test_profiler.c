@@ -224,7 +224,7 @@ TEST(finds_cpu_time_in_functions)
 	run_for(profiler, WARM_UP_NS);
 	uint64_t before_ns = cpu_time_of(child.pid);
 	profile_free(drain(profiler));
-	uint64_t cpu_ns = run_until_exit(profiler, &child) - before_ns;
+	uint64_t cpu_ns = ns_between(before_ns, run_until_exit(profiler, &child));
 	profiler_stop(profiler);
 	struct profile *profile = drain(profiler);
 
