@@ -266,9 +266,8 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 $(call unit_programs,cupti_session): | $(CUPTI_DOUBLES)
 $(call unit_programs,probe_site gpu_driver gpu_source gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
-# So many programs of unit tests, or processes of pytest, run at a time; and where nothing is measured.
-TEST_WORKERS ?= 1
-STEADY_WORKERS ?= 2
+# So many programs of unit tests, or processes of pytest, run at a time. Tests that measure what others disturb are marked alone.
+TEST_WORKERS ?= 2
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
@@ -303,7 +302,7 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and la
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
-	$(pytest) --workers $(STEADY_WORKERS) --claim-tests --together collector_url,real_url tests/browser
+	$(pytest) --workers $(TEST_WORKERS) --claim-tests --together collector_url,real_url tests/browser
 
 .PHONY: deploy-check
 deploy-check: packages ## check the Kubernetes manifests
@@ -358,7 +357,7 @@ differential: packages $(BUILD)/tests/differential/print_table ## unwind tables 
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
 differential-quick: packages $(BUILD)/tests/differential/print_table $(BUILD)/tests/differential/step_stack
 	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential \
-		$(pytest) --workers $(STEADY_WORKERS) --claim-tests tests/differential
+		$(pytest) --workers $(TEST_WORKERS) --claim-tests tests/differential
 $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
