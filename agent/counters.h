@@ -61,6 +61,9 @@
 	X(JIT_READS_DROPPED, profiler.jit.refused,                                                 \
 	  "JIT symbol lists not read: memory for JIT symbols full. Profile fewer processes with "  \
 	  "--pid.")                                                                                \
+	X(LINE_READS_FAILED, profiler.line_failures,                                               \
+	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
+	  "Their frames show functions only. --log-level debug names each file.")                  \
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \

@@ -20,8 +20,11 @@
 #include "agent/sources/own_labels.h"
 #include "agent/sources/source.h"
 #include "agent/stats.h"
+#include "agent/symbols/source_line_worker.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/confined/confined_launcher.h"
+#include "base/confined/confined_process.h"
 #include "base/contract/profile_types.h"
 #include "base/event_log.h"
 #include "base/log.h"
@@ -43,10 +46,13 @@ enum {
 	MALLOC_ARENAS = 2, // gRPC's threads hardly allocate; each arena costs memory
 };
 
+static const struct confined_task *const confined_tasks[] = { &source_line_task };
+
 enum wakeup { WAKEUP_PROFILER, WAKEUP_EXPORT, WAKEUP_TICK, WAKEUP_SIGNAL, WAKEUP_COUNT };
 
 struct agent {
 	struct options options;
+	struct confined_launcher *launcher; // NULL: nothing runs confined
 	struct event_log *events;
 	struct profiler *profiler;
 	struct sender *sender;
@@ -70,6 +76,7 @@ static void agent_deinit(struct agent *agent)
 	cleanup_closep(&agent->signal_fd);
 	profiler_close(agent->profiler);
 	sender_close(agent->sender, 0);
+	confined_launcher_free(agent->launcher);
 	event_log_free(agent->events);
 	labels_deinit(&agent->own_labels);
 	options_deinit(&agent->options);
@@ -123,6 +130,23 @@ static int add_series(void *context, struct export_interval *interval)
 	return rc;
 }
 
+// Before the first thread. Without it everything works but what runs confined.
+static void start_launcher(struct agent *agent)
+{
+	struct error err = { 0 };
+
+	if (!agent->options.lines)
+		return;
+	if (confined_launcher_start(&agent->launcher, &err))
+		event_warn(agent->events, "source lines",
+			   "not read: no process can be confined: %s; frames show functions only; "
+			   "allow seccomp and executing /proc/self/exe, or run without --lines",
+			   err.text);
+	else if (!confined_launcher_has_landlock(agent->launcher))
+		event_info(agent->events, "source lines",
+			   "read without Landlock: kernel has none; seccomp confines the reader");
+}
+
 static int open_profiler(struct agent *agent, struct error *err)
 {
 	const struct profiler_options options = {
@@ -134,7 +158,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.context = agent,
 		.labels = agent->options.labels, // the options outlive the profiler
 		.cache_folder = agent->options.cache_folder,
-		.symbolize_lines = agent->options.lines,
+		.line_launcher = agent->launcher,
 		.debuginfod_urls = agent->options.debuginfod,
 		.debug_files_bytes = agent->options.debug_files_bytes,
 		.sources = agent->options.sources | SOURCE_GPU |
@@ -198,6 +222,8 @@ static int start(struct agent *agent, struct error *err)
 	if (!rc && (!agent->events ||
 		    own_labels(&agent->options.labels, SERVICE_AGENT, &agent->own_labels)))
 		rc = error_set(err, -ENOMEM, "out of memory");
+	if (!rc)
+		start_launcher(agent);
 	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
 		rc = open_profiler(agent, err);
@@ -383,6 +409,8 @@ int main(int argc, char **argv)
 	struct error err = { 0 };
 	bool exit_now = false;
 
+	if (confined_launcher_is_wanted(argc, argv))
+		return confined_launcher_serve(confined_tasks, ARRAY_SIZE(confined_tasks));
 	standard_streams_occupy();
 	if (options_parse(argc, argv, &agent.options, &exit_now, &err)) {
 		fprintf(stderr, "cairn-agent: %s\n", err.text);

@@ -353,8 +353,9 @@ static int open_symbols(struct profiler *profiler, const struct profiler_options
 {
 	char folder[PATH_MAX];
 
-	if (options->symbolize_lines) {
-		profiler->lines = source_line_reader_new(profiler->executables);
+	if (options->line_launcher) {
+		profiler->lines = source_line_reader_new(profiler->executables,
+							 options->line_launcher, options->events);
 		if (!profiler->lines)
 			return error_set(err, -ENOMEM, "out of memory");
 		location_table_use_lines(profiler->locations, profiler->lines);
@@ -746,8 +747,10 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 	ret_stats->budget_known = budget != NULL;
 	if (budget)
 		budget_read_stats(budget, &ret_stats->budget);
-	if (profiler->lines)
+	if (profiler->lines) {
 		ret_stats->symbols_bytes += source_line_reader_bytes(profiler->lines);
+		ret_stats->line_failures = source_line_reader_failures(profiler->lines);
+	}
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
 	process_table_read_jit_losses(profiler->processes, &ret_stats->jit);

@@ -18,17 +18,19 @@
 #include "base/profile/profile.h"
 #include "bpf/bpf_counters.h"
 
+struct confined_launcher;
 struct gpu_kernel_request;
 struct profiler;
 
 struct profiler_options {
-	uint32_t frequency_hz;       // samples per second and CPU, 1..1000; 99 by default
-	uint64_t slot_ns;            // 10 ms .. 1 s; 20 ms by default
-	pid_t pid;                   // this process and its later children only; 0: all
-	struct labels labels;        // --label; they override what is detected
-	struct event_log *events;    // may be NULL
-	const char *cache_folder;    // for unwind tables and fetched symbols; NULL: none
-	bool symbolize_lines;        // source lines and inlined calls of native code, too
+	uint32_t frequency_hz;    // samples per second and CPU, 1..1000; 99 by default
+	uint64_t slot_ns;         // 10 ms .. 1 s; 20 ms by default
+	pid_t pid;                // this process and its later children only; 0: all
+	struct labels labels;     // --label; they override what is detected
+	struct event_log *events; // may be NULL
+	const char *cache_folder; // for unwind tables and fetched symbols; NULL: none
+	struct confined_launcher
+		*line_launcher; // for source lines and inlined calls of native code; NULL: none
 	const char *debuginfod_urls; // servers with symbols of stripped files; NULL: none
 	uint64_t debug_files_bytes;  // limit of fetched symbols in cache_folder
 	uint32_t sources;            // beside the sampler: a set of enum source_bit
@@ -56,6 +58,7 @@ struct profiler_stats {
 	uint64_t events_dropped; // of the event log
 	struct snapshot_queue_stats snapshots;
 	struct process_jit_losses jit;
+	uint64_t line_failures; // files whose source lines could not be read
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
 	uint32_t sources;       // that run: a set of enum source_bit

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/dump_json.h"
 #include "cli/dump_text.h"
+#include "cli/line_launcher.h"
 #include "cli/pid.h"
 
 struct dump_arguments {
@@ -144,12 +145,13 @@ static int dump_process(const struct dump_arguments *arguments, struct error *er
 {
 	char folder[PATH_MAX];
 	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
+	struct confined_launcher *launcher = line_launcher_start(arguments->lines, "cairn dump");
 	const struct dump_options options = {
 		.tid = (pid_t)arguments->thread,
 		.no_pause = arguments->no_pause,
 		.no_python = arguments->no_python,
 		.no_kernel = arguments->no_kernel || arguments->no_native,
-		.lines = arguments->lines,
+		.line_launcher = launcher,
 		.cache_folder = has_folder ? folder : NULL,
 	};
 	struct process_dump *dump;
@@ -158,6 +160,7 @@ static int dump_process(const struct dump_arguments *arguments, struct error *er
 	defer_stops(&before);
 	int rc = process_dump_take((pid_t)arguments->pid, &options, &dump, err);
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	confined_launcher_free(launcher);
 	if (rc)
 		return rc;
 	rc = show(dump, arguments, err);

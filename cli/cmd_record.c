@@ -21,6 +21,7 @@
 #include "base/profile/profile_merge.h"
 #include "cli/command.h"
 #include "cli/held_command.h"
+#include "cli/line_launcher.h"
 #include "cli/output_file.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
@@ -52,6 +53,7 @@ struct record_options {
 struct recording {
 	const struct record_options *options;
 	struct event_log *events;
+	struct confined_launcher *launcher; // of --lines
 	struct profiler *profiler;
 	struct profile *merged;
 	struct held_command command;
@@ -188,7 +190,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.cache_folder = has_folder ? folder : NULL,
 		.frequency_hz = (uint32_t)options->frequency_hz,
 		.slot_ns = RECORD_SLOT_NS,
-		.symbolize_lines = options->lines,
+		.line_launcher = recording->launcher,
 		.sources = options->type->sources,
 		.events = recording->events,
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
@@ -212,6 +214,8 @@ static int begin(struct recording *recording, struct error *err)
 		rc = open_pid((pid_t)options->pid, &recording->pidfd, err);
 	if (!rc)
 		rc = open_signals(&recording->signal_fd, err);
+	if (!rc)
+		recording->launcher = line_launcher_start(options->lines, "cairn record");
 	if (!rc && options->command)
 		rc = held_command_start(options->command, &recording->command, err);
 	if (!rc)
@@ -374,6 +378,7 @@ static void recording_deinit(struct recording *recording)
 {
 	held_command_stop(&recording->command);
 	profiler_close(recording->profiler);
+	confined_launcher_free(recording->launcher);
 	event_log_free(recording->events);
 	profile_free(recording->merged);
 	output_file_discard(&recording->file);

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/symbols/source_line_worker.h"
 #include "base/cleanup.h"
+#include "base/confined/confined_launcher.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
 #include "cli/command.h"
@@ -19,6 +21,8 @@ static const struct command commands[] = {
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
 	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },
 };
+
+static const struct confined_task *const confined_tasks[] = { &source_line_task };
 
 static void print_help(FILE *stream)
 {
@@ -79,6 +83,8 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	if (confined_launcher_is_wanted(argc, argv))
+		return confined_launcher_serve(confined_tasks, ARRAY_SIZE(confined_tasks));
 	standard_streams_occupy();
 	return finish(run(argc, argv));
 }

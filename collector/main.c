@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/confined/confined_launcher.h"
 #include "base/log.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
@@ -18,6 +19,7 @@
 #include "collector/http/http_server.h"
 #include "collector/options.h"
 #include "collector/store/rocksdb/rocksdb.h"
+#include "collector/symbols/dwarf_process.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
 
@@ -28,6 +30,8 @@ enum {
 	MAINTENANCE_LOG_S = 60, // between log lines about failing maintenance
 };
 
+static const struct confined_task *const confined_tasks[] = { &dwarf_task };
+
 struct collector {
 	struct collector_options options;
 	struct store *store;
@@ -35,6 +39,7 @@ struct collector {
 	struct receiver *receiver;
 	struct debug_files debug_files;
 	struct debuginfod *debuginfod;
+	struct confined_launcher *launcher; // NULL: nothing runs confined
 	struct symbolizer *symbolizer;
 	struct rpc_server *grpc;
 	struct http_api api;
@@ -52,6 +57,7 @@ static void collector_close(struct collector *collector)
 	receiver_free(collector->receiver);
 	symbolizer_free(collector->symbolizer);
 	debuginfod_close(collector->debuginfod);
+	confined_launcher_free(collector->launcher);
 	debug_files_close(&collector->debug_files);
 	if (collector->store)
 		store_close(collector->store);
@@ -94,6 +100,21 @@ static int open_http(struct collector *collector, struct error *err)
 	return http_server_open(&options, &collector->http, &collector->http_port, err);
 }
 
+/** Before the first thread. Without it all works but source lines and inlined calls. */
+static void start_launcher(struct collector *collector)
+{
+	struct error err = { 0 };
+
+	if (confined_launcher_start(&collector->launcher, &err))
+		log_warn("source lines: not read: no process can be confined: %s; stripped code "
+			 "gets "
+			 "function names only; allow seccomp and executing /proc/self/exe",
+			 err.text);
+	else if (!confined_launcher_has_landlock(collector->launcher))
+		log_info("source lines: read without Landlock: kernel has none; seccomp confines "
+			 "the reader");
+}
+
 static int check_debug_file(int fd, const char *build_id)
 {
 	return debug_files_check(fd, build_id, NULL);
@@ -122,7 +143,8 @@ static int open_symbolizer(struct collector *collector, struct error *err)
 		rc = open_debuginfod(collector, err);
 	if (rc)
 		return rc;
-	collector->symbolizer = symbolizer_new(&collector->debug_files, collector->debuginfod);
+	collector->symbolizer =
+		symbolizer_new(&collector->debug_files, collector->debuginfod, collector->launcher);
 	return collector->symbolizer ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -220,6 +242,8 @@ int main(int argc, char **argv)
 	struct error err = { 0 };
 	sigset_t signals;
 
+	if (confined_launcher_is_wanted(argc, argv))
+		return confined_launcher_serve(confined_tasks, ARRAY_SIZE(confined_tasks));
 	standard_streams_occupy();
 	if (collector_options_parse(&collector.options, argc, argv, &outcome, &err)) {
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
@@ -231,6 +255,7 @@ int main(int argc, char **argv)
 	}
 
 	block_signals(&signals);
+	start_launcher(&collector);
 	if (collector_open(&collector, &err)) {
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
 		collector_close(&collector);

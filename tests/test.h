@@ -28,6 +28,15 @@ static void __attribute__((constructor)) choose_test(void)
 		return cmocka_run_group_tests(tests, NULL, NULL);  \
 	}
 
+/** The same; @begin(argc, argv) comes first in main(), and may exit. */
+#define RUN_TESTS_AFTER(begin, ...)                                \
+	int main(int argc, char **argv)                            \
+	{                                                          \
+		const struct CMUnitTest tests[] = { __VA_ARGS__ }; \
+		begin(argc, argv);                                 \
+		return cmocka_run_group_tests(tests, NULL, NULL);  \
+	}
+
 /** for EACH(row, table) { ... row->field ... } */
 #define EACH(row, table)                        \
 	(__typeof__(&(table)[0]) row = (table); \

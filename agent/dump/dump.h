@@ -11,13 +11,16 @@
 #include "base/error.h"
 #include "base/profile/profile.h"
 
+struct confined_launcher;
+
 struct dump_options {
 	pid_t tid;     // only this thread; 0: all
 	bool no_pause; // do not stop it: only blocked threads have stacks, which may be inconsistent
 	bool no_python; // the interpreter's C frames instead of Python frames
 	bool no_kernel;
 	const char *cache_folder; // for large unwind tables; NULL: none
-	bool lines; // source lines and inlined functions of native code, from debug information
+	struct confined_launcher
+		*line_launcher; // for source lines and inlined functions of native code; NULL: none
 };
 
 /** One line of a stack. Strings live as long as the dump. */

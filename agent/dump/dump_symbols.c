@@ -33,9 +33,11 @@ static int find_interpreter(void *context, const struct process_key *process,
 
 static int open_lines(struct dump_symbols *names)
 {
-	if (!names->capture->options.lines)
+	struct confined_launcher *launcher = names->capture->options.line_launcher;
+
+	if (!launcher)
 		return 0;
-	names->lines = source_line_reader_new(names->executables);
+	names->lines = source_line_reader_new(names->executables, launcher, NULL);
 	if (!names->lines)
 		return -ENOMEM;
 	location_table_use_lines(names->locations, names->lines);

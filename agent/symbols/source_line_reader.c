@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,6 +45,8 @@ struct resting {
 
 struct source_line_reader {
 	struct executable_table *executables;
+	struct confined_launcher *launcher;
+	struct event_log *events;
 	// the caller's thread only
 	struct source_line_cache cache;
 	struct job *gathering; // requested since the last poll
@@ -55,6 +58,8 @@ struct source_line_reader {
 	pthread_cond_t changed;
 	struct job *waiting, *done;
 	bool busy, stopping;
+	bool refused; // and reported; its own thread only
+	atomic_uint_fast64_t failures;
 	pthread_t thread;
 };
 
@@ -116,7 +121,18 @@ static int compare_offsets(const void *left, const void *right)
 	return (*a > *b) - (*a < *b);
 }
 
-static void serve(struct job *job)
+/* One file is nobody's business; that no file can be read is the operator's. */
+static void report(struct source_line_reader *reader, const struct job *job, int rc,
+		   const char *cause)
+{
+	atomic_fetch_add(&reader->failures, 1);
+	log_debug("source lines: %s: %s; frames show functions only", job->id, cause);
+	if (rc == -ENOTCONN || rc == -EPERM)
+		event_warn_once(reader->events, &reader->refused, "source lines",
+				"not read: %s; frames show functions only until a restart", cause);
+}
+
+static void serve(struct source_line_reader *reader, struct job *job)
 {
 	struct error err = { 0 };
 	uint64_t begin_ns = clock_monotonic_ns();
@@ -129,8 +145,9 @@ static void serve(struct job *job)
 		.offsets = job->offsets,
 		.count = job->count,
 	};
-	if (source_line_worker_run(&request, add_answer, job, &err))
-		log_debug("source lines: %s: %s; frames show functions only", job->id, err.text);
+	int rc = source_line_worker_run(reader->launcher, &request, add_answer, job, &err);
+	if (rc)
+		report(reader, job, rc, err.text);
 	job->cost_ns = clock_monotonic_ns() - begin_ns;
 	line_files_close(&job->files);
 }
@@ -150,7 +167,7 @@ static void *run(void *context)
 		reader->waiting = job->next;
 		reader->busy = true;
 		pthread_mutex_unlock(&reader->lock);
-		serve(job);
+		serve(reader, job);
 		pthread_mutex_lock(&reader->lock);
 		reader->busy = false;
 		job->next = reader->done;
@@ -163,13 +180,17 @@ static void *run(void *context)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-struct source_line_reader *source_line_reader_new(struct executable_table *executables)
+struct source_line_reader *source_line_reader_new(struct executable_table *executables,
+						  struct confined_launcher *launcher,
+						  struct event_log *events)
 {
 	struct source_line_reader *reader = calloc(1, sizeof(*reader));
 
 	if (!reader)
 		return NULL;
 	reader->executables = executables;
+	reader->launcher = launcher;
+	reader->events = events;
 	pthread_mutex_init(&reader->lock, NULL);
 	pthread_cond_init(&reader->changed, NULL);
 	if (pthread_create(&reader->thread, NULL, run, reader)) {
@@ -365,6 +386,11 @@ bool source_line_reader_wait(struct source_line_reader *reader, uint32_t wait_ms
 	pthread_mutex_unlock(&reader->lock);
 	cache_answers(reader, false);
 	return idle;
+}
+
+uint64_t source_line_reader_failures(const struct source_line_reader *reader)
+{
+	return atomic_load(&reader->failures);
 }
 
 uint64_t source_line_reader_bytes(const struct source_line_reader *reader)

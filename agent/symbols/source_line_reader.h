@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/confined/confined_process.h"
+#include "base/event_log.h"
 #include "base/symbols/source_lines.h"
 #include "agent/symbols/executable.h"
 
@@ -17,8 +19,13 @@ enum {
 	LINE_FILE_BYTES_MAX = 1 << 30, // larger debug files are not read: functions only
 };
 
-/** NULL when out of memory, or when no thread can be started. */
-struct source_line_reader *source_line_reader_new(struct executable_table *executables);
+/**
+ * @launcher starts the processes that read; @events may be NULL. All three outlive the reader. NULL when out of memory, or
+ * when no thread can be started.
+ */
+struct source_line_reader *source_line_reader_new(struct executable_table *executables,
+						  struct confined_launcher *launcher,
+						  struct event_log *events);
 void source_line_reader_free(struct source_line_reader *reader);
 
 /**
@@ -32,6 +39,9 @@ int source_line_reader_find(struct source_line_reader *reader, struct executable
 void source_line_reader_poll(struct source_line_reader *reader);
 /** The same, after waiting for the answers for at most @wait_ms. True: all are there. */
 bool source_line_reader_wait(struct source_line_reader *reader, uint32_t wait_ms);
+
+/** Files whose lines could not be read, or only some of them. */
+uint64_t source_line_reader_failures(const struct source_line_reader *reader);
 
 /** Memory held, bytes. */
 uint64_t source_line_reader_bytes(const struct source_line_reader *reader);

@@ -2,27 +2,29 @@
 #include "agent/symbols/source_line_worker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/symbols/confinement.h"
 #include "base/symbols/dwarf_lines.h"
 #include "base/symbols/source_line_message.h"
 #include "agent/elf/elf.h"
 #include "agent/elf/go_pclntab.h"
 
-enum { READ_BYTES = 64 << 10 };
+enum {
+	READ_BYTES = 64 << 10,
+	WORKER_NICE = 10,
+	END_MS = 2000, // from the last answer to the end of the process
+};
+
+/* Its files. */
+enum { FILE_CODE, FILE_DEBUG, FILE_ALT, FILE_SOCKET, FILE_COUNT };
 
 /* ---- in the worker ------------------------------------------------------------------------- */
 
@@ -39,7 +41,8 @@ static int write_all(int fd, const struct buffer *message)
 }
 
 struct serving {
-	const struct line_request *request;
+	uint64_t offsets[LINE_WORKER_OFFSETS_MAX];
+	uint32_t count;
 	struct elf elf;
 	struct dwarf_lines *dwarf;
 	struct go_pclntab *go;
@@ -61,7 +64,7 @@ static const Elf64_Phdr *find_segment(const struct elf *elf, uint64_t offset)
 
 static int serve_one(struct serving *serving, uint32_t index, int out)
 {
-	uint64_t offset = serving->request->offsets[index];
+	uint64_t offset = serving->offsets[index];
 	const Elf64_Phdr *segment = find_segment(&serving->elf, offset);
 	struct buffer *message = &serving->message;
 	struct dwarf_position place;
@@ -86,36 +89,44 @@ static int serve_one(struct serving *serving, uint32_t index, int out)
 	return message->rc ? message->rc : write_all(out, message);
 }
 
-static int serve(const struct line_request *request, int out)
+/* Until the agent has sent all. */
+static int read_offsets(struct serving *serving, int socket)
+{
+	size_t size = 0;
+	ssize_t count;
+
+	while ((count = read(socket, (uint8_t *)serving->offsets + size,
+			     sizeof(serving->offsets) - size)) > 0)
+		size += (size_t)count;
+	serving->count = (uint32_t)(size / sizeof(serving->offsets[0]));
+	return count < 0 ? -errno : 0;
+}
+
+static int serve(const int *files)
 {
 	static struct serving serving;
 	struct stat status;
 
-	serving.request = request;
-	if (fstat(request->fd, &status) ||
-	    elf_read_headers(request->fd, &status, &serving.elf, NULL))
+	if (read_offsets(&serving, files[FILE_SOCKET]) || fstat(files[FILE_CODE], &status) ||
+	    elf_read_headers(files[FILE_CODE], &status, &serving.elf, NULL))
 		return 1;
-	dwarf_lines_open(request->debug_fd >= 0 ? request->debug_fd : request->fd, request->alt_fd,
-			 &serving.dwarf);
+	dwarf_lines_open(files[FILE_DEBUG] >= 0 ? files[FILE_DEBUG] : files[FILE_CODE],
+			 files[FILE_ALT], &serving.dwarf);
 	if (!serving.dwarf)
 		go_pclntab_open(&serving.elf, &serving.go);
-	for (uint32_t i = 0; (serving.dwarf || serving.go) && i < request->count; i++)
-		if (serve_one(&serving, i, out))
+	for (uint32_t i = 0; (serving.dwarf || serving.go) && i < serving.count; i++)
+		if (serve_one(&serving, i, files[FILE_SOCKET]))
 			return 1;
 	return 0;
 }
 
-static void run_worker(const struct line_request *request, int out)
-{
-	const struct confinement limits = { .memory_bytes = LINE_WORKER_MEMORY_BYTES,
-					    .cpu_seconds = LINE_WORKER_SECONDS };
-	struct line_request own = *request;
-	int *const files[] = { &own.fd, &own.debug_fd, &own.alt_fd, &out };
-
-	setpriority(PRIO_PROCESS, 0, 10);
-	confine_process(&limits, files, ARRAY_SIZE(files));
-	_exit(serve(&own, out)); // frees its memory, too
-}
+const struct confined_task source_line_task = {
+	"source lines",
+	{ .memory_bytes = LINE_WORKER_MEMORY_BYTES,
+	  .cpu_seconds = LINE_WORKER_SECONDS,
+	  .nice = WORKER_NICE },
+	serve,
+};
 
 /* ---- in the agent -------------------------------------------------------------------------- */
 
@@ -189,32 +200,45 @@ static int read_answers(int fd, struct answers *answers)
 	}
 }
 
-static int end_worker(pid_t pid, int rc, struct error *err)
+/* Returns 0 when the worker has the offsets; -errno. */
+static int send_offsets(int socket, const struct line_request *request)
 {
-	int status = 0;
+	const uint8_t *bytes = (const uint8_t *)request->offsets;
+	size_t size = request->count * sizeof(request->offsets[0]);
 
-	if (rc)
-		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	for (size_t at = 0; at < size;) {
+		ssize_t count = send(socket, bytes + at, size - at, MSG_NOSIGNAL);
+
+		if (count < 0)
+			return -errno;
+		at += (size_t)count;
+	}
+	return shutdown(socket, SHUT_WR) ? -errno : 0;
+}
+
+static int converse(int process, int socket, struct answers *answers, struct error *err)
+{
+	_cleanup_close_ int owned = process;
+	int rc = send_offsets(socket, answers->request);
+
+	// A worker that has died answers no more, and its end says why.
+	if (!rc || rc == -EPIPE)
+		rc = read_answers(socket, answers);
 	if (rc == -ETIME)
 		return error_set(err, -EIO, "worker killed: time limit (%d s)",
 				 LINE_WORKER_SECONDS);
-	if (rc)
+	if (rc && rc != -ECONNRESET)
 		return error_errno(err, rc == -EBADMSG ? -EIO : rc, "worker's answers");
-	if (WIFSIGNALED(status))
-		return error_set(err, -EIO, "worker ended by signal %d (%s)", WTERMSIG(status),
-				 strsignal(WTERMSIG(status)));
-	if (WEXITSTATUS(status))
-		return error_set(err, -EIO, "worker failed to read the file");
-	return 0;
+	struct error cause = { 0 };
+	rc = confined_process_finish(take_fd(owned), END_MS, &cause);
+	return rc ? error_set(err, rc, "worker %.*s", ERROR_TEXT_BYTES - 16, cause.text) : 0;
 }
 
-int source_line_worker_run(const struct line_request *request, source_lines_fn fn, void *context,
-			   struct error *err)
+int source_line_worker_run(struct confined_launcher *launcher, const struct line_request *request,
+			   source_lines_fn fn, void *context, struct error *err)
 {
 	_cleanup_free_ struct answers *answers = calloc(1, sizeof(*answers));
-	int ends[2];
+	int ends[2], process;
 
 	if (request->count > LINE_WORKER_OFFSETS_MAX)
 		return error_set(err, -E2BIG, "%u offsets at once", request->count);
@@ -223,14 +247,17 @@ int source_line_worker_run(const struct line_request *request, source_lines_fn f
 	answers->request = request;
 	answers->fn = fn;
 	answers->context = context;
-	if (pipe2(ends, O_CLOEXEC))
-		return error_errno(err, -errno, "pipe");
-	pid_t pid = fork();
-	if (pid == 0)
-		run_worker(request, ends[1]);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return error_errno(err, -errno, "socketpair");
+	_cleanup_close_ int socket = ends[0];
+	const int files[FILE_COUNT] = {
+		[FILE_CODE] = request->fd,
+		[FILE_DEBUG] = request->debug_fd,
+		[FILE_ALT] = request->alt_fd,
+		[FILE_SOCKET] = ends[1],
+	};
+	int rc = confined_process_start(launcher, &source_line_task, files, FILE_COUNT, &process,
+					err);
 	close(ends[1]);
-	int rc = pid < 0 ? error_errno(err, -errno, "fork")
-			 : end_worker(pid, read_answers(ends[0], answers), err);
-	close(ends[0]);
-	return rc;
+	return rc ? rc : converse(process, socket, answers, err);
 }

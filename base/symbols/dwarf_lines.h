@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Source lines and inlined calls from DWARF, by elfutils' libdw, which only this module uses. libdw
 // maps files and trusts much of what they say: this code runs in confined processes of its own
-// (confinement.h), never in the agent's or the collector's.
+// (base/confined), never in the agent's or the collector's.
 #pragma once
 
 #include <stdint.h>

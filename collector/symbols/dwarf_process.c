@@ -2,24 +2,22 @@
 #include "collector/symbols/dwarf_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/symbols/confinement.h"
 #include "base/symbols/dwarf_lines.h"
 #include "base/symbols/source_line_message.h"
 
+/* Its files. */
+enum { FILE_CODE, FILE_ALT, FILE_SOCKET, FILE_COUNT };
+
 struct dwarf_process {
-	pid_t pid; // 0: it was ended
+	int process; // -1: it was ended
 	int socket;
 	bool is_asked; // an answer is outstanding, of this request:
 	uint64_t address, asked_ns;
@@ -52,66 +50,44 @@ static int answer(struct dwarf_lines *lines, uint64_t address, int socket, struc
 }
 
 /* A file without DWARF needs no process. */
-static void serve(int fd, int alt_fd, int socket)
+static int serve(const int *files)
 {
+	int socket = files[FILE_SOCKET];
 	struct buffer message = { 0 };
 	struct dwarf_lines *lines = NULL;
 	uint64_t address;
-	int rc = dwarf_lines_open(fd, alt_fd, &lines);
+	int rc = dwarf_lines_open(files[FILE_CODE], files[FILE_ALT], &lines);
 
 	while (!rc && read(socket, &address, sizeof(address)) == sizeof(address))
 		rc = answer(lines, address, socket, &message);
-	_exit(rc != 0);
+	return rc != 0;
 }
 
-/* The OOM killer should end this process, not the collector. */
-static void raise_oom_score(void)
-{
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, "1000", 4) != 4)
-		return; // the score stays its parent's
-	close(fd);
-}
-
-/* Memory inherited from the parent, which counts against the limit. */
-static uint64_t data_bytes(void)
-{
-	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
-	unsigned long pages = 0;
-
-	// size resident shared text lib data: in pages
-	if (!file || fscanf(file, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
-		return 0;
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static void run(int fd, int alt_fd, int socket, uint64_t memory_bytes)
-{
-	const struct confinement limits = { .memory_bytes = memory_bytes };
-	int *const files[] = { &fd, &alt_fd, &socket };
-
-	raise_oom_score();
-	confine_process(&limits, files, ARRAY_SIZE(files));
-	serve(fd, alt_fd, socket);
-}
+const struct confined_task dwarf_task = {
+	"dwarf",
+	{ .memory_bytes = DWARF_PROCESS_MEMORY_BYTES },
+	serve,
+};
 
 /* ---- the collector's side ------------------------------------------------------------------ */
 
-int dwarf_process_open(int fd, int alt_fd, struct dwarf_process **ret_process)
+int dwarf_process_open(struct confined_launcher *launcher, int fd, int alt_fd,
+		       struct dwarf_process **ret_process, struct error *err)
 {
-	uint64_t memory_bytes = data_bytes() + DWARF_PROCESS_MEMORY_BYTES;
 	_cleanup_free_ struct dwarf_process *process = calloc(1, sizeof(*process));
 	int ends[2];
 
 	if (!process)
-		return -ENOMEM;
+		return error_set(err, -ENOMEM, "out of memory");
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-		return -errno;
-	process->pid = fork();
-	if (process->pid == 0)
-		run(fd, alt_fd, ends[1], memory_bytes);
-	int rc = process->pid < 0 ? -errno : 0;
+		return error_errno(err, -errno, "socketpair");
+	const int files[FILE_COUNT] = {
+		[FILE_CODE] = fd,
+		[FILE_ALT] = alt_fd,
+		[FILE_SOCKET] = ends[1],
+	};
+	int rc = confined_process_start(launcher, &dwarf_task, files, FILE_COUNT, &process->process,
+					err);
 	close(ends[1]);
 	if (rc) {
 		close(ends[0]);
@@ -124,13 +100,11 @@ int dwarf_process_open(int fd, int alt_fd, struct dwarf_process **ret_process)
 
 static void end(struct dwarf_process *process)
 {
-	if (!process->pid)
+	if (process->process < 0)
 		return;
 	close(process->socket);
-	kill(process->pid, SIGKILL);
-	while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	process->pid = 0;
+	close(process->process); // kills it
+	process->process = -1;
 }
 
 void dwarf_process_close(struct dwarf_process *process)
@@ -204,7 +178,7 @@ static int find(struct dwarf_process *process, uint64_t address, uint64_t until_
 int dwarf_process_find(struct dwarf_process *process, uint64_t address, uint64_t budget_ns,
 		       const struct source_lines **ret_lines)
 {
-	if (!process->pid)
+	if (process->process < 0)
 		return -ENOENT;
 	int rc = find(process, address, clock_monotonic_ns() + budget_ns);
 	if (rc == -EIO)

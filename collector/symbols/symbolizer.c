@@ -27,6 +27,7 @@ struct open_file {
 struct symbolizer {
 	struct debug_files *files;
 	struct debuginfod *debuginfod;
+	struct confined_launcher *launcher;
 	pthread_mutex_t lock;
 	struct open_file open[SYMBOLIZER_FILES_OPEN];
 	uint64_t use;
@@ -34,7 +35,8 @@ struct symbolizer {
 	char name[DEMANGLED_BYTES_MAX]; // of the current answer
 };
 
-struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod)
+struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod,
+				  struct confined_launcher *launcher)
 {
 	struct symbolizer *symbolizer = calloc(1, sizeof(*symbolizer));
 
@@ -42,6 +44,7 @@ struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *
 		return NULL;
 	symbolizer->files = files;
 	symbolizer->debuginfod = debuginfod;
+	symbolizer->launcher = launcher;
 	pthread_mutex_init(&symbolizer->lock, NULL);
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)
 		symbolizer->open[i] = (struct open_file){ .fd = -1 };
@@ -113,7 +116,7 @@ static struct open_file *open_file(struct symbolizer *symbolizer, const char *bu
 	}
 	if (debug_elf_alt_id(opened.elf, alt_id) == 0)
 		alt_fd = find_fd(symbolizer, alt_id);
-	dwarf_process_open(opened.fd, alt_fd, &opened.dwarf);
+	dwarf_process_open(symbolizer->launcher, opened.fd, alt_fd, &opened.dwarf, NULL);
 	snprintf(opened.id, sizeof(opened.id), "%s", build_id);
 	opened.version = current_version(symbolizer);
 

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "base/confined/confined_process.h"
 #include "base/symbols/debuginfod.h"
 #include "base/profile/profile.h"
 #include "base/symbols/source_lines.h"
@@ -17,8 +18,12 @@ enum { SYMBOLIZER_FILES_OPEN = 4 }; // their symbols and DWARF stay in memory
 /** One query's time for symbols; the remaining frames are named in a later query. */
 #define SYMBOLIZER_NS_MAX (2 * 1000000000ULL)
 
-/** NULL when out of memory. @debuginfod may be NULL. Both are the caller's and outlive it. */
-struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod);
+/**
+ * NULL when out of memory. @debuginfod may be NULL, and so may @launcher: without lines and inlined calls then. All are
+ * the caller's and outlive it.
+ */
+struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod,
+				  struct confined_launcher *launcher);
 void symbolizer_free(struct symbolizer *symbolizer);
 
 /** The strings are valid during the call only. */

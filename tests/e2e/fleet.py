@@ -14,6 +14,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import yaml
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests"))
 from contract import TYPE  # noqa: E402 pylint: disable=wrong-import-position
@@ -266,12 +268,23 @@ class Collector(Daemon):
                    lambda: self.api.get("status")["agents"] >= count)
 
 
+def in_manifest():
+    """The command that runs a program as the manifest of Kubernetes does: root with its capabilities, and no other."""
+    documents = yaml.safe_load_all((ROOT / "deploy/kubernetes/base/agent.yaml").read_text())
+    pod = next(d for d in documents if d["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    context = pod["containers"][0]["securityContext"]
+    assert context["capabilities"]["drop"] == ["ALL"] and not context["allowPrivilegeEscalation"]
+    added = [f"+{name.lower()}" for name in context["capabilities"]["add"]]
+    return ["setpriv", "--no-new-privs", "--inh-caps=-all",
+            "--bounding-set=" + ",".join(["-all", *added])]
+
+
 class Agent(Daemon):
-    def __init__(self, grpc, folder, flags=()):
+    def __init__(self, grpc, folder, flags=(), prefix=()):
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # No overhead budget: the agent must not shed load during a test.
-        super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s",
+        super().__init__([*prefix, program("cairn-agent"), "--collector", grpc, "--interval", "1s",
                           "--overhead-budget", "none", *flags], folder / "agent.log")
         self.start()
         try:

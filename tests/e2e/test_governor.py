@@ -11,7 +11,7 @@ import time
 import pytest
 
 from contract import TYPE
-from fleet import Agent, program, wait_until
+from fleet import Agent, in_manifest, program, wait_until
 
 OVERHEAD = TYPE.OVERHEAD
 SHEDDING_CHANGES = TYPE.SHEDDING_CHANGES
@@ -78,8 +78,7 @@ def storm():
 
 
 # As in a container: without CAP_SYS_ADMIN the kernel hides the run time of BPF programs.
-CONTAINED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all,+bpf,+perfmon,+sys_ptrace,+syslog,"
-             "+checkpoint_restore,+dac_read_search"]
+CONTAINED = in_manifest()
 
 
 @pytest.mark.alone

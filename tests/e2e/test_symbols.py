@@ -3,14 +3,16 @@
 people who upload them; inlined calls; Go without symbols."""
 import http.server
 import os
+import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import threading
 
 import pytest
 
-from fleet import program, unique, wait_until
+from fleet import in_manifest, program, unique, wait_until
 
 # The loop is inlined into worker(), which main() calls.
 SOURCE = """
@@ -113,10 +115,12 @@ def test_uploads_survive_a_restart(collector, start_agent, split):
     expect_named(collector.api.merge(split.name))
 
 
-def test_agent_with_lines_reports_inlined_calls(collector, start_agent, split):
+@pytest.mark.parametrize("prefix", [pytest.param([], id="root"),
+                                    pytest.param(in_manifest(), id="manifest")])
+def test_agent_with_lines_reports_inlined_calls(collector, start_agent, split, prefix):
     # At the path of .gnu_debuglink: beside the program.
     subprocess.run(["objcopy", f"--add-gnu-debuglink={split.debug}", split.path], check=True)
-    start_agent(collector, "--lines")
+    agent = start_agent(collector, "--lines", prefix=prefix)
     process = split.start()
 
     def is_named():
@@ -127,6 +131,35 @@ def test_agent_with_lines_reports_inlined_calls(collector, start_agent, split):
     # Lines arrive an export interval after the first samples: most have them.
     assert graph.total_of("hot_inlined") > 0.4 * graph.total
     assert graph.total_of("worker") > 0.9 * graph.total
+    assert "source lines: not read" not in agent.log()
+
+
+def launcher_of(agent):
+    children = pathlib.Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text()
+    return next(int(pid) for pid in children.split()
+                if pathlib.Path(f"/proc/{pid}/comm").read_text() == "cairn-launcher\n")
+
+
+def test_launcher_of_line_readers_has_no_privileges(collector, start_agent):
+    agent = start_agent(collector, "--lines")
+    status = dict(line.split(":\t", 1) for line in
+                  pathlib.Path(f"/proc/{launcher_of(agent)}/status").read_text().splitlines())
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(status[name], 16) == 0, name
+    assert status["NoNewPrivs"] == "1"
+    agent.stop()
+    assert not pathlib.Path(f"/proc/{status['Pid']}").exists()
+
+
+def test_agent_works_without_line_readers(collector, start_agent, split):
+    agent = start_agent(collector, "--lines")
+    os.kill(launcher_of(agent), signal.SIGKILL)
+    process = split.start()
+    wait_until("that it has no lines", WAIT_SECONDS,
+               lambda: "source lines: not read" in agent.log())
+    process.wait()
+    wait_until("samples without lines", WAIT_SECONDS,
+               lambda: collector.api.total(split.name) > 0)
 
 
 class Debuginfod(http.server.ThreadingHTTPServer):

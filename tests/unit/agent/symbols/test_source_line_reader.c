@@ -8,6 +8,7 @@
 
 #include "agent/symbols/source_line_worker.h"
 #include "base/cleanup.h"
+#include "tests/confined_tests.h"
 #include "tests/test.h"
 #include "tests/unit/agent/elf/section_file.h"
 
@@ -65,6 +66,7 @@ static void program_end(const struct program *program)
 struct fixture {
 	struct executable_table *executables;
 	struct executable *executable;
+	struct confined_launcher *launcher;
 	struct source_line_reader *reader;
 };
 
@@ -77,13 +79,15 @@ static void fixture_open(struct fixture *fixture, const struct program *program)
 	assert_int_equal(0, executable_table_open(fixture->executables, fd, program->path,
 						  &fixture->executable, NULL));
 	close(fd);
-	fixture->reader = source_line_reader_new(fixture->executables);
+	fixture->launcher = launch();
+	fixture->reader = source_line_reader_new(fixture->executables, fixture->launcher, NULL);
 	assert_non_null(fixture->reader);
 }
 
 static void fixture_close(struct fixture *fixture)
 {
 	source_line_reader_free(fixture->reader);
+	confined_launcher_free(fixture->launcher);
 	executable_table_free(fixture->executables);
 }
 
@@ -258,6 +262,8 @@ static void count_place(void *context, uint32_t index, const struct source_lines
 	}
 }
 
+static struct confined_launcher *launcher; // ends with this program
+
 /* Every byte of the text at @size places of the file @fd. */
 static int ask_for_all(int fd, struct seen *seen)
 {
@@ -270,7 +276,9 @@ static int ask_for_all(int fd, struct seen *seen)
 	for (uint32_t i = 0; i < request.count; i++)
 		offsets[i] = 0x1000 + i;
 	*seen = (struct seen){ 0 };
-	return source_line_worker_run(&request, count_place, seen, &err);
+	if (!launcher)
+		launcher = launch();
+	return source_line_worker_run(launcher, &request, count_place, seen, &err);
 }
 
 TEST(damaged_dwarf_only_harms_the_worker)
@@ -341,15 +349,18 @@ TEST(refuses_too_many_offsets)
 	const struct line_request request = { .count = LINE_WORKER_OFFSETS_MAX + 1 };
 	struct error err = { 0 };
 
-	assert_int_equal(-E2BIG, source_line_worker_run(&request, count_place, NULL, &err));
+	assert_int_equal(-E2BIG, source_line_worker_run(NULL, &request, count_place, NULL, &err));
 }
 
-RUN_TESTS(cmocka_unit_test(finds_an_inlined_call_with_its_caller),
-	  cmocka_unit_test(finds_a_nested_function),
-	  cmocka_unit_test(instructions_of_one_line_share_a_start),
-	  cmocka_unit_test(answers_that_there_are_no_lines),
-	  cmocka_unit_test(reads_lines_from_the_debug_file), cmocka_unit_test(reads_shared_dwarf),
-	  cmocka_unit_test(damaged_dwarf_only_harms_the_worker),
-	  cmocka_unit_test(truncation_during_reading_only_harms_the_worker),
-	  cmocka_unit_test(refuses_files_of_other_machines),
-	  cmocka_unit_test(refuses_too_many_offsets))
+SERVE_CONFINED(serve_confined, &source_line_task)
+
+RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(finds_an_inlined_call_with_its_caller),
+		cmocka_unit_test(finds_a_nested_function),
+		cmocka_unit_test(instructions_of_one_line_share_a_start),
+		cmocka_unit_test(answers_that_there_are_no_lines),
+		cmocka_unit_test(reads_lines_from_the_debug_file),
+		cmocka_unit_test(reads_shared_dwarf),
+		cmocka_unit_test(damaged_dwarf_only_harms_the_worker),
+		cmocka_unit_test(truncation_during_reading_only_harms_the_worker),
+		cmocka_unit_test(refuses_files_of_other_machines),
+		cmocka_unit_test(refuses_too_many_offsets))

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "collector/symbols/debug_elf.h"
 #include "collector/symbols/dwarf_process.h"
+#include "tests/confined_tests.h"
 #include "tests/test.h"
 #include "tests/unit/agent/symbols/debuginfod_double.h"
 
@@ -42,6 +43,7 @@ struct fixture {
 	char build_id[DEBUG_ELF_ID_BYTES];
 	uint64_t offset; // of outer() in the executable
 	struct debug_files files;
+	struct confined_launcher *launcher;
 	struct symbolizer *symbolizer;
 };
 
@@ -101,13 +103,15 @@ static void fixture_open(struct fixture *fixture, const char *flags)
 	look_at_program(fixture);
 	if (debug_files_open(&fixture->files, fixture->folder, CACHE_BYTES, &err))
 		fail_msg("%s", err.text);
-	fixture->symbolizer = symbolizer_new(&fixture->files, NULL);
+	fixture->launcher = launch();
+	fixture->symbolizer = symbolizer_new(&fixture->files, NULL, fixture->launcher);
 	assert_non_null(fixture->symbolizer);
 }
 
 static void fixture_close(struct fixture *fixture)
 {
 	symbolizer_free(fixture->symbolizer);
+	confined_launcher_free(fixture->launcher);
 	debug_files_close(&fixture->files);
 	run(fixture, "rm -r \"$PWD\"");
 }
@@ -334,7 +338,7 @@ TEST(fetches_missing_files_from_debuginfod)
 	double_open(&server, ANSWER_FILE, bytes, (size_t)size);
 	struct debuginfod *client = client_open(&fixture, server.url);
 	symbolizer_free(fixture.symbolizer);
-	fixture.symbolizer = symbolizer_new(&fixture.files, client);
+	fixture.symbolizer = symbolizer_new(&fixture.files, client, fixture.launcher);
 	// Nobody waits for it: a later query has the names.
 	assert_int_equal(-ENOENT, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
 	wait_for_answer(client);
@@ -430,10 +434,12 @@ TEST(survives_damaged_files)
 	fixture_close(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(names_functions_from_each_kind_of_file),
-	  cmocka_unit_test(a_query_without_time_left_returns_at_once),
-	  cmocka_unit_test(an_endless_file_delays_no_query),
-	  cmocka_unit_test(uses_a_better_file_once_uploaded),
-	  cmocka_unit_test(fetches_missing_files_from_debuginfod),
-	  cmocka_unit_test(refuses_files_without_symbols_with_the_reason),
-	  cmocka_unit_test(survives_damaged_files))
+SERVE_CONFINED(serve_confined, &dwarf_task)
+
+RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(names_functions_from_each_kind_of_file),
+		cmocka_unit_test(a_query_without_time_left_returns_at_once),
+		cmocka_unit_test(an_endless_file_delays_no_query),
+		cmocka_unit_test(uses_a_better_file_once_uploaded),
+		cmocka_unit_test(fetches_missing_files_from_debuginfod),
+		cmocka_unit_test(refuses_files_without_symbols_with_the_reason),
+		cmocka_unit_test(survives_damaged_files))
