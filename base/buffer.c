@@ -14,7 +14,8 @@ enum {
 void buffer_deinit(struct buffer *buffer)
 {
 	free(buffer->bytes);
-	*buffer = (struct buffer){ .size_max = buffer->size_max };
+	byte_budget_give(buffer->budget, buffer->capacity);
+	*buffer = (struct buffer){ .size_max = buffer->size_max, .budget = buffer->budget };
 }
 
 void buffer_clear(struct buffer *buffer)
@@ -42,7 +43,15 @@ static bool buffer_reserve(struct buffer *buffer, size_t size)
 	size_t capacity = buffer->capacity ? buffer->capacity : BUFFER_CAPACITY_MIN;
 	while (capacity < needed)
 		capacity *= 2; // cannot wrap: needed is at most size_max + 1
+	if (capacity > size_max + 1)
+		capacity = size_max + 1;
+	// Twice the bytes while realloc() copies: the old ones stay taken until then.
+	if (!byte_budget_take(buffer->budget, capacity)) {
+		buffer->rc = -EDQUOT;
+		return false;
+	}
 	uint8_t *bytes = realloc(buffer->bytes, capacity);
+	byte_budget_give(buffer->budget, bytes ? buffer->capacity : capacity);
 	if (!bytes) {
 		buffer->rc = -ENOMEM;
 		return false;

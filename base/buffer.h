@@ -8,17 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/byte_budget.h"
+
 struct buffer {
 	uint8_t *bytes;
 	size_t size;     // bytes written
 	size_t capacity; // bytes allocated
 	size_t size_max; // 0: BUFFER_SIZE_MAX
-	int rc;          // 0, -ENOMEM, or -EFBIG once size_max is hit
+	int rc;          // 0, -ENOMEM, -EFBIG once size_max is hit, -EDQUOT once the budget is
+	struct byte_budget *budget; // that the allocated bytes are taken from; NULL: none
 };
 
 #define BUFFER_SIZE_MAX ((size_t)1 << 30) // no message, file or page of ours is larger
 
-/** A zeroed struct is a valid empty buffer; deinit leaves it so. */
+/** A zeroed struct is a valid empty buffer; deinit leaves it so, but for its size_max and its budget. */
 void buffer_deinit(struct buffer *buffer);
 /** Clear the content and the error, keep the memory. */
 void buffer_clear(struct buffer *buffer);
