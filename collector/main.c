@@ -13,18 +13,24 @@
 #include "base/clock.h"
 #include "base/confined/confined_launcher.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
+#include "collector/ingest/readiness.h"
+#include "collector/ingest/rpc_events.h"
 #include "collector/options.h"
+#include "collector/resource_plan.h"
 #include "collector/store/rocksdb/rocksdb.h"
 #include "collector/symbols/dwarf_process.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
 
 enum {
-	GRPC_CALLS_MAX = 64, // batches in memory, received or being stored
+	// Memory of decoding and storing a batch, per byte of it: message_memory.h allows 10, the
+	// profile and the store's copies take less than that again.
+	EXPORT_WORK_PER_BYTE = 20,
 	GRPC_GRACE_MS = 5000,
 	HTTP_GRACE_MS = 2000,
 	MAINTENANCE_LOG_S = 60, // between log lines about failing maintenance
@@ -34,6 +40,10 @@ static const struct confined_task *const confined_tasks[] = { &dwarf_task };
 
 struct collector {
 	struct collector_options options;
+	struct memory_plan memory;
+	struct descriptor_plan descriptors;
+	struct byte_budget messages;
+	struct rpc_events rpc_events;
 	struct store *store;
 	struct metrics metrics;
 	struct receiver *receiver;
@@ -42,6 +52,7 @@ struct collector {
 	struct confined_launcher *launcher; // NULL: nothing runs confined
 	struct symbolizer *symbolizer;
 	struct rpc_server *grpc;
+	struct readiness *readiness;
 	struct http_api api;
 	struct http_server *http;
 	int http_port;
@@ -51,9 +62,11 @@ struct collector {
 static void collector_close(struct collector *collector)
 {
 	atomic_store(&collector->api.ready, false);
+	readiness_stop(collector->readiness);
 	if (collector->grpc)
 		rpc_server_close(collector->grpc, GRPC_GRACE_MS);
 	http_server_close(collector->http, HTTP_GRACE_MS);
+	readiness_free(collector->readiness);
 	receiver_free(collector->receiver);
 	symbolizer_free(collector->symbolizer);
 	debuginfod_close(collector->debuginfod);
@@ -66,22 +79,36 @@ static void collector_close(struct collector *collector)
 
 static int open_grpc(struct collector *collector, struct error *err)
 {
-	const struct rpc_method method = { RECEIVER_METHOD, receiver_export, collector->receiver };
+	const struct rpc_method methods[] = {
+		{ RECEIVER_METHOD, receiver_export, collector->receiver, EXPORT_WORK_PER_BYTE },
+		{ HEALTH_METHOD, readiness_health, NULL, 1 },
+	};
+	struct rpc_server_limits limits = rpc_server_limits_default;
 	const struct rpc_server_options options = {
 		.address = collector->options.grpc,
 		.message_bytes_max = EXPORT_MESSAGE_BYTES_MAX,
 		.threads = (uint32_t)collector->options.grpc_threads,
-		.calls_max = GRPC_CALLS_MAX,
-		.methods = &method,
-		.method_count = 1,
+		.methods = methods,
+		.method_count = ARRAY_SIZE(methods),
+		.limits = &limits,
+		.budget = &collector->messages,
+		.report = rpc_events_report,
+		.report_context = &collector->rpc_events,
 	};
 	int port;
 
+	limits.connections_max = collector->descriptors.agents;
+	// An address never has all of them, unless they are few.
+	limits.connections_per_peer_max = limits.connections_max - limits.connections_max / 4;
 	int rc = rpc_server_open(&options, &collector->grpc, &port, err);
 	if (!rc && port)
 		log_info("collector: receiving batches on %s (port %d)", collector->options.grpc,
 			 port);
-	return rc;
+	if (rc)
+		return rc;
+	collector->readiness = readiness_open(collector->grpc, &collector->metrics);
+	collector->api.readiness = collector->readiness;
+	return collector->readiness ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
 static int open_http(struct collector *collector, struct error *err)
@@ -148,15 +175,43 @@ static int open_symbolizer(struct collector *collector, struct error *err)
 	return collector->symbolizer ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
+// Divide the machine's memory and descriptors, and report it.
+static int plan_resources(struct collector *collector, struct error *err)
+{
+	uint64_t limit = descriptors_raise();
+
+	collector->memory = memory_plan_make(collector->options.memory_bytes, memory_limit_cgroup(),
+					     memory_limit_machine());
+	int rc = descriptor_plan_make(limit, collector->memory.connections_max,
+				      &collector->descriptors, err);
+	if (rc)
+		return rc;
+	collector->messages.bytes_max = collector->memory.messages_bytes;
+	collector->rpc_events.metrics = &collector->metrics;
+	log_info("collector: memory %llu MiB: store %llu, messages %llu, answers %llu",
+		 (unsigned long long)collector->memory.total_bytes >> 20,
+		 (unsigned long long)collector->memory.store_bytes >> 20,
+		 (unsigned long long)collector->memory.messages_bytes >> 20,
+		 (unsigned long long)collector->memory.answers_bytes >> 20);
+	log_info("collector: open files: limit %llu: %u connections of agents, %u of HTTP clients",
+		 (unsigned long long)limit, collector->descriptors.agents,
+		 collector->descriptors.http);
+	return 0;
+}
+
 static int collector_open(struct collector *collector, struct error *err)
 {
+	int rc = plan_resources(collector, err);
+	if (rc)
+		return rc;
+
 	const struct store_options store_options = {
 		.path = collector->options.data,
 		.retention_ns = collector->options.retention_ns,
-		.memory_bytes = collector->options.memory_bytes,
+		.memory_bytes = collector->memory.store_bytes,
 	};
 
-	int rc = rocksdb_store_open(&store_options, &collector->store, err);
+	rc = rocksdb_store_open(&store_options, &collector->store, err);
 	if (rc)
 		return rc;
 	collector->receiver = receiver_new(collector->store, &collector->metrics);
@@ -237,7 +292,8 @@ static void block_signals(sigset_t *signals)
 int main(int argc, char **argv)
 {
 	// Too large for the stack.
-	static struct collector collector = { .debug_files.cache.folder = -1 };
+	static struct collector collector = { .debug_files.cache.folder = -1,
+					      .rpc_events = RPC_EVENTS_INIT };
 	enum config_outcome outcome;
 	struct error err = { 0 };
 	sigset_t signals;

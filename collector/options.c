@@ -65,11 +65,14 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		{ .name = "memory",
 		  .kind = CONFIG_SIZE,
 		  .value = &options->memory_bytes,
-		  .default_text = "512MiB",
+		  .default_text = NULL,
 		  .min = 64ULL << 20,
 		  .max = 1ULL << 42,
 		  .argument = "SIZE",
-		  .help = "Memory limit of the store's caches and open partitions" },
+		  .help = "Memory for the store (half of it), agents' messages and answers. "
+			  "Without "
+			  "it: three quarters of the cgroup's limit, or a quarter of the machine's "
+			  "memory, at most 2GiB" },
 		{ .name = "debug-files",
 		  .kind = CONFIG_SIZE,
 		  .value = &options->debug_files_bytes,

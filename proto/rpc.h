@@ -1,35 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unary RPC on gRPC's C core, client and server. Only proto/rpc_*.c call grpc_*. Messages are
-// bytes; the callers encode and decode them.
+// Unary gRPC: a client on gRPC's C core, and a server on nghttp2, which bounds what clients can make it
+// hold. Only proto/rpc_*.c call either. Messages are bytes; the callers encode and decode them.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/byte_budget.h"
 #include "base/error.h"
-
-/** gRPC's status codes that callers distinguish. */
-enum rpc_status {
-	RPC_OK = 0,
-	RPC_CANCELLED = 1,
-	RPC_UNKNOWN = 2,
-	RPC_INVALID_ARGUMENT = 3,
-	RPC_DEADLINE_EXCEEDED = 4,
-	RPC_RESOURCE_EXHAUSTED = 8,
-	RPC_FAILED_PRECONDITION = 9,
-	RPC_UNIMPLEMENTED = 12,
-	RPC_INTERNAL = 13,
-	RPC_UNAVAILABLE = 14,
-};
-
-const char *rpc_status_name(enum rpc_status status);
-
-/**
- * Check that @address is "HOST:PORT", "[IPV6]:PORT" or "unix:PATH", with a port from @port_min. Both open
- * functions check it. Returns 0; -EINVAL with the accepted forms in @err.
- */
-int rpc_address_check(const char *address, unsigned port_min, struct error *err);
+#include "proto/rpc_address.h"
+#include "proto/rpc_handler.h"
+#include "proto/rpc_status.h"
 
 struct rpc_client;
 
@@ -43,7 +25,8 @@ void rpc_client_close(struct rpc_client *client);
 
 /**
  * Call @method; blocks for at most @deadline_ms. One call at a time per client. RPC_OK fills @response;
- * another status fills @err with the server's text.
+ * another status fills @err with the server's text. A request may arrive twice: when the connection of
+ * earlier calls breaks, it is sent again.
  */
 enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
 				const struct buffer *request, uint32_t deadline_ms,
@@ -53,27 +36,20 @@ void rpc_client_cancel(struct rpc_client *client);
 
 struct rpc_server;
 
-/**
- * Handle one request: fill @response and return RPC_OK, or fill @err, whose text is sent, and return
- * another status. Called on several threads at once.
- */
-typedef enum rpc_status (*rpc_handler_fn)(void *context, const void *request, size_t request_size,
-					  struct buffer *response, struct error *err);
-
-struct rpc_method {
-	const char *name; // "/cairn.v1.Collector/Export"
-	rpc_handler_fn handle;
-	void *context;
-};
+extern const struct rpc_server_limits rpc_server_limits_default;
 
 struct rpc_server_options {
 	const char *address; // "host:port" (port 0: any), "unix:PATH"
 	size_t message_bytes_max;
 	uint32_t threads; // 1..64
-	uint32_t
-		calls_max; // in flight at once, received but not yet answered; more wait in the transport
 	const struct rpc_method *methods;
 	uint32_t method_count;
+	const struct rpc_server_limits *limits; // NULL: rpc_server_limits_default
+	/** Memory of all messages: received, inflated, handled, answered. Borrowed; NULL: no limit. */
+	struct byte_budget *budget;
+	/** Count @event; @peer: whose call or connection it was, or "". May be NULL. Any thread. */
+	void (*report)(void *context, enum rpc_event event, const char *peer);
+	void *report_context;
 };
 
 /** Open the server; it serves on return. *ret_port: the bound port (0 for a unix socket). */
@@ -81,3 +57,13 @@ int rpc_server_open(const struct rpc_server_options *options, struct rpc_server 
 		    int *ret_port, struct error *err);
 /** Finish calls in flight, cancel them after @grace_ms, stop, free. */
 void rpc_server_close(struct rpc_server *server, uint32_t grace_ms);
+
+/** Connections that are open. Any thread. */
+uint32_t rpc_server_connections(const struct rpc_server *server);
+
+/**
+ * Call @method of @server as a client does: connect to its address, send an empty message, await the answer.
+ * Returns 0; -ETIME after @deadline_ms, or another -errno, with the stage in @err.
+ */
+int rpc_server_probe(struct rpc_server *server, const char *method, uint32_t deadline_ms,
+		     struct error *err);

@@ -18,6 +18,7 @@
 #include <grpc/support/time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/version.h"
 #include "proto/rpc_library.h"
 
@@ -220,9 +221,9 @@ static enum rpc_status read_response(struct client_call *call, const struct rpc_
 	return RPC_OK;
 }
 
-enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
-				const struct buffer *request, uint32_t deadline_ms,
-				struct buffer *response, struct error *err)
+static enum rpc_status call_once(struct rpc_client *client, const char *method,
+				 const struct buffer *request, uint32_t deadline_ms,
+				 struct buffer *response, struct error *err)
 {
 	struct client_call call;
 	enum rpc_status status;
@@ -243,6 +244,22 @@ enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
 		client->channel = NULL;
 	}
 	return status;
+}
+
+enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
+				const struct buffer *request, uint32_t deadline_ms,
+				struct buffer *response, struct error *err)
+{
+	uint64_t start_ns = clock_monotonic_ns();
+	bool is_connected = client->channel;
+	enum rpc_status status = call_once(client, method, request, deadline_ms, response, err);
+	uint64_t took_ms = ns_between(start_ns, clock_monotonic_ns()) / NS_PER_MS;
+
+	// The server may have closed a connection of earlier calls, because it restarted or because the connection was old,
+	// and this call is the first to see it. That says nothing of now.
+	if (status != RPC_UNAVAILABLE || !is_connected || took_ms >= deadline_ms)
+		return status;
+	return call_once(client, method, request, deadline_ms - (uint32_t)took_ms, response, err);
 }
 
 void rpc_client_cancel(struct rpc_client *client)

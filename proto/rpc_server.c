@@ -1,452 +1,493 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server: a fixed number of calls, each a struct whose address is its tag in the completion
-// queue, and a few threads that take events off the queue.
-//
-// States of a call: WAITING (requested from gRPC), RECEIVING (its message; then the thread handles
-// it), ANSWERING (status and response), and WAITING again, or IDLE when the server closes.
+// The server: one thread, the loop, accepts connections and moves bytes; a few threads handle whole
+// messages. A connection or a message that does not come on costs its descriptor and its bytes, never a
+// thread. The loop owns connections and calls; a call is lent to a thread while its handler runs.
 #include "proto/rpc.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <netdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-
-#include <grpc/byte_buffer.h>
-#include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
-#include <grpc/slice.h>
-#include <grpc/support/time.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "proto/rpc_library.h"
+#include "base/log.h"
+#include "proto/rpc_connection.h"
+#include "proto/rpc_listener.h"
+#include "proto/rpc_probe.h"
 
 enum {
 	THREADS_MAX = 64,
-	CALLS_MAX = 1024,
-	STREAMS_PER_CONNECTION_MAX = 32,  // an agent has one call at a time; a proxy joins a few
-	PING_INTERVAL_MS_MIN = 10 * 1000, // a client that pings more often is disconnected
-	// An agent calls at least once a minute; an idle client must not keep a descriptor.
-	CONNECTION_IDLE_MS_MAX = 5 * 60 * 1000,
-	HANDSHAKE_MS_MAX = 10 * 1000,
-	QUOTA_BYTES_MIN = 64 << 20,
+	EVENTS_PER_TURN = 64,
+	ACCEPTS_PER_TURN_MAX = 64,
+	TICK_MS = 200,         // between looks at the deadlines
+	ACCEPT_PAUSE_MS = 200, // after an accept that failed for want of something
 };
 
-enum server_call_state {
-	SERVER_CALL_IDLE,
-	SERVER_CALL_WAITING,
-	SERVER_CALL_RECEIVING,
-	SERVER_CALL_ANSWERING,
+#define SELF_NAME "self" // the peer's name of a probe
+
+enum {
+	CONNECTIONS_MAX = 4096,
+	CONNECTIONS_PER_PEER_MAX = 2048, // a proxy in front is one address
+	STREAMS_PER_CONNECTION_MAX = 32, // an agent has one call at a time; a proxy joins a few
+	QUEUED_PER_PEER_MAX = 1024,      // messages that wait for a thread
+	HANDSHAKE_MS_MAX = 10 * 1000,    // from connecting to the first frame
+	MESSAGE_MS_MAX = 30 * 1000,      // from a call's headers to the end of its message
+	QUEUE_MS_MAX = 15 * 1000,        // from there to a thread
+	ANSWER_MS_MAX = 15 * 1000,       // until the client has read the answer
+	IDLE_MS_MAX = 5 * 60 * 1000,     // without a call: an agent calls at least once a minute
+	QUIET_MS_MAX = 30 * 1000,        // without a byte of the client: then it is pinged
+	PING_MS_MAX = 10 * 1000,         // until the ping is answered
+	AGE_MS_MAX = 60 * 60 * 1000,     // of a connection: then agents spread over collectors anew
 };
 
-struct server_call {
-	enum server_call_state state;
-	struct rpc_server *server;
-	grpc_call *call;
-	grpc_call_details details;
-	grpc_metadata_array metadata;
-	grpc_byte_buffer *request;
-	grpc_byte_buffer *response;
-	grpc_slice status_details;
-	int cancelled; // written by gRPC when the call has ended
+const struct rpc_server_limits rpc_server_limits_default = {
+	.connections_max = CONNECTIONS_MAX,
+	.connections_per_peer_max = CONNECTIONS_PER_PEER_MAX,
+	.streams_per_connection_max = STREAMS_PER_CONNECTION_MAX,
+	.queued_per_peer_max = QUEUED_PER_PEER_MAX,
+	.handshake_ms = HANDSHAKE_MS_MAX,
+	.message_ms = MESSAGE_MS_MAX,
+	.queue_ms = QUEUE_MS_MAX,
+	.answer_ms = ANSWER_MS_MAX,
+	.idle_ms = IDLE_MS_MAX,
+	.quiet_ms = QUIET_MS_MAX,
+	.ping_ms = PING_MS_MAX,
+	.age_ms = AGE_MS_MAX,
 };
 
 struct rpc_server {
-	grpc_server *server;
-	grpc_completion_queue *queue;
-	size_t message_bytes_max;
+	struct rpc_service service;
 	struct rpc_method *methods;
-	uint32_t method_count;
-	struct server_call *calls;
-	uint32_t call_count;
+	struct rpc_listener listener;
+	struct sockaddr_storage bound; // its address
+	socklen_t bound_size;
+	int epoll_fd;
+	int wake_fd; // a thread is done, or the server closes
+	pthread_t loop;
+	bool has_loop;
 	pthread_t *threads;
 	uint32_t thread_count;
 
+	// Of the loop.
+	struct rpc_connection *connections;
+	_Atomic uint32_t connection_count;
+	uint64_t accept_again_ns; // 0: the listener is polled
+	uint64_t ticked_ns;
+	bool is_leaving;
+
 	pthread_mutex_t mutex; // guards the fields below
-	pthread_cond_t changed;
-	uint32_t busy_count; // calls that are not IDLE
-	bool closing;        // no more calls are requested
-	bool shut_down;      // gRPC has shut down
+	struct rpc_call *done, **done_last;
+	bool closing;
+	uint64_t close_ns;       // connections that are still there end then
+	struct rpc_probe *probe; // whose connection is awaited; NULL: none
 };
 
-static grpc_arg int_arg(const char *key, int value)
+static void report(const struct rpc_server *server, enum rpc_event event, const char *peer)
 {
-	return (grpc_arg){ .type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value };
+	if (server->service.report)
+		server->service.report(server->service.report_context, event, peer);
 }
 
-// Request the next call from gRPC, unless the server is closing.
-static void call_wait(struct server_call *call)
+static void wake(struct rpc_server *server)
 {
-	struct rpc_server *server = call->server;
+	const uint64_t one = 1;
 
-	grpc_call_details_init(&call->details);
-	grpc_metadata_array_init(&call->metadata);
-	// Under the mutex: once `closing` is set, the queue may be shut down at any moment.
-	pthread_mutex_lock(&server->mutex);
-	if (call->state == SERVER_CALL_IDLE)
-		server->busy_count++;
-	call->state =
-		SERVER_CALL_WAITING; // another thread may get the event before the request returns
-	if (server->closing ||
-	    grpc_server_request_call(server->server, &call->call, &call->details, &call->metadata,
-				     server->queue, server->queue, call) != GRPC_CALL_OK) {
-		call->state = SERVER_CALL_IDLE;
-		server->busy_count--;
-		pthread_cond_signal(&server->changed);
+	if (write(server->wake_fd, &one, sizeof(one)) < 0)
+		return; // it is full: the loop wakes
+}
+
+// ---- the threads that handle messages ---------------------------------------------------------
+
+static void handle(struct rpc_call *call)
+{
+	const struct rpc_method *method = call->method;
+
+	if (call->deadline_ns && clock_monotonic_ns() > call->deadline_ns) {
+		error_set(&call->err, -ETIME, "the deadline passed before the call was handled");
+		call->status = RPC_DEADLINE_EXCEEDED;
+		return;
 	}
-	pthread_mutex_unlock(&server->mutex);
+	call->status = rpc_call_inflate(call);
+	if (call->status != RPC_OK)
+		return;
+
+	const struct rpc_request request = { .bytes = call->message.bytes,
+					     .size = call->message.size,
+					     .peer = call->peer->name,
+					     .authorization = call->authorization
+								      ? call->authorization
+								      : "" };
+	call->status = method->handle(method->context, &request, &call->response, &call->err);
+	if (call->status == RPC_OK && call->response.rc) {
+		error_errno(&call->err, call->response.rc, "the response could not be written");
+		call->status = RPC_INTERNAL;
+	}
 }
 
-static void call_release(struct server_call *call)
+static void *work(void *argument)
 {
-	if (call->request)
-		grpc_byte_buffer_destroy(take(call->request));
-	if (call->response)
-		grpc_byte_buffer_destroy(take(call->response));
-	grpc_slice_unref(call->status_details);
-	call->status_details = grpc_empty_slice();
-	grpc_metadata_array_destroy(&call->metadata);
-	grpc_call_details_destroy(&call->details);
-	if (call->call)
-		grpc_call_unref(take(call->call));
-}
+	struct rpc_server *server = argument;
+	struct rpc_call *call;
 
-static void call_receive(struct server_call *call)
-{
-	const grpc_op op = { .op = GRPC_OP_RECV_MESSAGE,
-			     .data.recv_message.recv_message = &call->request };
-
-	call->state = SERVER_CALL_RECEIVING;
-	grpc_call_error rc = grpc_call_start_batch(call->call, &op, 1, call, NULL);
-	assert(rc == GRPC_CALL_OK);
-	(void)rc;
-}
-
-static void call_answer(struct server_call *call, enum rpc_status status,
-			const struct buffer *response, const struct error *err)
-{
-	bool ok = status == RPC_OK;
-
-	call->status_details = ok ? grpc_empty_slice() : grpc_slice_from_copied_string(err->text);
-	if (ok)
-		call->response = rpc_message_new(response->bytes, response->size);
-
-	grpc_op ops[4] = {
-		{ .op = GRPC_OP_SEND_INITIAL_METADATA },
-		{ .op = GRPC_OP_RECV_CLOSE_ON_SERVER,
-		  .data.recv_close_on_server.cancelled = &call->cancelled },
-		{ .op = GRPC_OP_SEND_STATUS_FROM_SERVER,
-		  .data.send_status_from_server = { .status = (grpc_status_code)status,
-						    .status_details = &call->status_details } },
-		{ .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = call->response },
-	};
-	call->state = SERVER_CALL_ANSWERING;
-	grpc_call_error rc = grpc_call_start_batch(call->call, ops, ok ? 4 : 3, call, NULL);
-	assert(rc == GRPC_CALL_OK);
-	(void)rc;
-}
-
-static const struct rpc_method *find_method(const struct rpc_server *server, grpc_slice name)
-{
-	for (uint32_t i = 0; i < server->method_count; i++)
-		if (!grpc_slice_str_cmp(name, server->methods[i].name))
-			return &server->methods[i];
+	pthread_setname_np(pthread_self(), "rpc-handler");
+	while ((call = rpc_queue_pop(&server->service.queue))) {
+		handle(call);
+		call->next = NULL;
+		pthread_mutex_lock(&server->mutex);
+		*server->done_last = call;
+		server->done_last = &call->next;
+		pthread_mutex_unlock(&server->mutex);
+		wake(server);
+	}
 	return NULL;
 }
 
-static enum rpc_status read_request(struct server_call *call, struct buffer *request,
-				    struct error *err)
+// ---- the loop: connections --------------------------------------------------------------------
+
+static void poll_connection(struct rpc_server *server, struct rpc_connection *connection)
 {
-	size_t size_max = call->server->message_bytes_max;
+	bool awaits_write = connection->pending_size > 0;
+	// A client that does not read its answers is not read from.
+	struct epoll_event event = { .events = awaits_write ? EPOLLOUT : EPOLLIN,
+				     .data.ptr = connection };
 
-	if (!call->request) {
-		error_set(err, -EBADMSG, "the call carries no message");
-		return RPC_INVALID_ARGUMENT;
-	}
-
-	int rc = rpc_message_read(call->request, size_max, request);
-	grpc_byte_buffer_destroy(take(call->request));
-	switch (rc) {
-	case 0:
-		return RPC_OK;
-	case -EMSGSIZE:
-		error_set(err, rc, "the message inflates to more than %zu bytes", size_max);
-		return RPC_RESOURCE_EXHAUSTED;
-	case -ENOMEM:
-		error_set(err, rc, "out of memory for the message");
-		return RPC_RESOURCE_EXHAUSTED;
-	default:
-		error_set(err, rc, "the message's compressed data are damaged");
-		return RPC_INVALID_ARGUMENT;
-	}
+	if (awaits_write == connection->awaits_write)
+		return;
+	connection->awaits_write = awaits_write;
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, connection->transport.fd, &event))
+		connection->is_failed = true;
 }
 
-static enum rpc_status handle(struct server_call *call, struct buffer *response, struct error *err)
+static void end_connection(struct rpc_server *server, struct rpc_connection *connection)
 {
-	const struct rpc_method *method = find_method(call->server, call->details.method);
-	_cleanup_(buffer_deinit) struct buffer request = { 0 };
-
-	if (!method) {
-		error_set(err, -ENOSYS,
-			  "no such method here; is this the collector's gRPC address?");
-		return RPC_UNIMPLEMENTED;
-	}
-	enum rpc_status status = read_request(call, &request, err);
-	if (status != RPC_OK)
-		return status;
-	if (gpr_time_cmp(gpr_now(call->details.deadline.clock_type), call->details.deadline) > 0) {
-		error_set(err, -ETIME, "the deadline passed before the call was handled");
-		return RPC_DEADLINE_EXCEEDED;
-	}
-
-	status = method->handle(method->context, request.bytes, request.size, response, err);
-	if (status == RPC_OK && response->rc) {
-		error_errno(err, response->rc, "the response could not be written");
-		return RPC_INTERNAL;
-	}
-	return status;
+	*connection->at = connection->next;
+	if (connection->next)
+		connection->next->at = connection->at;
+	atomic_fetch_sub(&server->connection_count, 1);
+	rpc_connection_free(connection);
 }
 
-// The message has arrived, or failed to: handle the call and answer.
-static void call_handle(struct server_call *call)
+// After each use of a connection.
+static void settle(struct rpc_server *server, struct rpc_connection *connection)
 {
-	_cleanup_(buffer_deinit) struct buffer response = { 0 };
+	if (!rpc_connection_has_ended(connection))
+		poll_connection(server, connection);
+	if (rpc_connection_has_ended(connection))
+		end_connection(server, connection);
+}
+
+static void add_connection(struct rpc_server *server, struct rpc_connection *connection)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = connection };
+
+	connection->next = server->connections;
+	connection->at = &server->connections;
+	if (connection->next)
+		connection->next->at = &connection->next;
+	server->connections = connection;
+	atomic_fetch_add(&server->connection_count, 1);
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, connection->transport.fd, &event))
+		connection->is_failed = true;
+	else
+		rpc_connection_write(connection);
+	settle(server, connection);
+}
+
+static bool is_probe(struct rpc_server *server, int fd, const struct sockaddr_storage *address)
+{
+	pthread_mutex_lock(&server->mutex);
+	bool matches = server->probe && rpc_probe_matches(server->probe, fd, address);
+	pthread_mutex_unlock(&server->mutex);
+	return matches;
+}
+
+static void take_connection(struct rpc_server *server, int fd,
+			    const struct sockaddr_storage *address)
+{
+	const struct rpc_server_limits *limits = &server->service.limits;
+	bool is_self = is_probe(server, fd, address);
+	char name[RPC_PEER_BYTES] = SELF_NAME;
+
+	if (!is_self)
+		rpc_peer_name(address, name);
+	struct rpc_peer *peer = rpc_queue_find_peer(&server->service.queue, name);
+	if (!peer) {
+		close(fd);
+		return;
+	}
+	bool is_full = server->connection_count >= limits->connections_max;
+	if (is_full || (!is_self && peer->connection_count >= limits->connections_per_peer_max)) {
+		report(server,
+		       is_full ? RPC_EVENT_CONNECTIONS_FULL : RPC_EVENT_PEER_CONNECTIONS_FULL,
+		       name);
+		close(fd);
+		rpc_queue_release_peer(&server->service.queue, peer);
+		return;
+	}
+
+	struct rpc_connection *connection = rpc_connection_new(&server->service, peer, fd);
+	if (connection)
+		add_connection(server, connection);
+}
+
+// ---- the loop: the listener -------------------------------------------------------------------
+
+static void poll_listener(struct rpc_server *server)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server->listener };
+
+	server->accept_again_ns = 0;
+	// It may be polled already.
+	epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listener.fd, &event);
+}
+
+static void pause_listener(struct rpc_server *server)
+{
+	epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listener.fd, NULL);
+	server->accept_again_ns = clock_monotonic_ns() + ACCEPT_PAUSE_MS * NS_PER_MS;
+}
+
+static void restart_listener(struct rpc_server *server)
+{
 	struct error err = { 0 };
 
-	enum rpc_status status = handle(call, &response, &err);
-	call_answer(call, status, &response, &err);
-}
-
-static void call_step(struct server_call *call, bool success)
-{
-	switch (call->state) {
-	case SERVER_CALL_WAITING:
-		if (success) {
-			call_receive(call);
-			return;
-		}
-		break; // the server is shutting down
-	case SERVER_CALL_RECEIVING:
-		call_handle(call);
+	if (rpc_listener_restart(&server->listener, &err)) {
+		log_error("rpc: %s; trying again", err.text);
+		server->accept_again_ns = clock_monotonic_ns() + ACCEPT_PAUSE_MS * NS_PER_MS;
 		return;
-	case SERVER_CALL_ANSWERING:
-		break;
-	case SERVER_CALL_IDLE:
-		assert(!"an event for an idle call");
 	}
-	call_release(call);
-	call_wait(call);
+	report(server, RPC_EVENT_LISTENER_RESTARTED, "");
+	poll_listener(server);
 }
 
-static void *serve(void *argument)
+static void accept_some(struct rpc_server *server)
 {
-	struct rpc_server *server = argument;
+	struct sockaddr_storage address;
 
-	for (;;) {
-		grpc_event event = grpc_completion_queue_next(
-			server->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+	for (int i = 0; i < ACCEPTS_PER_TURN_MAX; i++) {
+		int fd = rpc_listener_accept(&server->listener, &address);
 
-		if (event.type == GRPC_QUEUE_SHUTDOWN)
-			return NULL;
-		if (event.tag != server) {
-			call_step(event.tag, event.success);
+		if (fd >= 0) {
+			take_connection(server, fd, &address);
 			continue;
 		}
-		pthread_mutex_lock(&server->mutex);
-		server->shut_down = true;
-		pthread_cond_signal(&server->changed);
-		pthread_mutex_unlock(&server->mutex);
+		if (fd == -ECONNABORTED)
+			continue;
+		if (fd == -EBADF) {
+			restart_listener(server);
+		} else if (fd != -EAGAIN) {
+			report(server, RPC_EVENT_NO_DESCRIPTOR, "");
+			pause_listener(server);
+		}
+		return;
 	}
 }
+
+// A socket that was shut down is silent: ask it whether it listens.
+static bool listener_is_broken(const struct rpc_server *server)
+{
+	int listens = 0;
+	socklen_t size = sizeof(listens);
+
+	return getsockopt(server->listener.fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) ||
+	       !listens;
+}
+
+static void tick_listener(struct rpc_server *server, uint64_t now_ns)
+{
+	if (server->is_leaving)
+		return;
+	if (listener_is_broken(server))
+		restart_listener(server);
+	else if (server->accept_again_ns && now_ns >= server->accept_again_ns)
+		poll_listener(server);
+}
+
+// ---- the loop ---------------------------------------------------------------------------------
+
+static void answer_done(struct rpc_server *server)
+{
+	pthread_mutex_lock(&server->mutex);
+	struct rpc_call *call = server->done;
+	server->done = NULL;
+	server->done_last = &server->done;
+	pthread_mutex_unlock(&server->mutex);
+
+	while (call) {
+		struct rpc_call *next = call->next;
+		struct rpc_connection *connection = call->connection;
+
+		server->service.call_count--;
+		if (connection) {
+			rpc_connection_answer(connection, call, call->status);
+			rpc_connection_write(connection);
+			settle(server, connection);
+		} else {
+			rpc_connection_release_call(&server->service, call);
+		}
+		call = next;
+	}
+}
+
+// Returns whether the server has ended: no call is left.
+static bool leave(struct rpc_server *server, uint64_t now_ns)
+{
+	pthread_mutex_lock(&server->mutex);
+	bool closing = server->closing;
+	uint64_t close_ns = server->close_ns;
+	pthread_mutex_unlock(&server->mutex);
+
+	if (!closing)
+		return false;
+	if (!server->is_leaving) {
+		server->is_leaving = true;
+		rpc_listener_close(&server->listener);
+		for (struct rpc_connection *at = server->connections, *next; at; at = next) {
+			next = at->next;
+			rpc_connection_leave(at);
+			settle(server, at);
+		}
+	}
+	if (now_ns >= close_ns)
+		while (server->connections)
+			end_connection(server, server->connections);
+	return !server->connections && !server->service.call_count;
+}
+
+static void tick(struct rpc_server *server, uint64_t now_ns)
+{
+	if (ns_between(server->ticked_ns, now_ns) < TICK_MS * NS_PER_MS)
+		return;
+	server->ticked_ns = now_ns;
+	tick_listener(server, now_ns);
+	for (struct rpc_connection *at = server->connections, *next; at; at = next) {
+		next = at->next;
+		rpc_connection_tick(at, now_ns);
+		settle(server, at);
+	}
+}
+
+static void take_event(struct rpc_server *server, const struct epoll_event *event)
+{
+	struct rpc_connection *connection = event->data.ptr;
+	uint64_t count;
+
+	if (event->data.ptr == &server->listener) {
+		if (!server->is_leaving)
+			accept_some(server);
+	} else if (event->data.ptr == &server->wake_fd) {
+		if (read(server->wake_fd, &count, sizeof(count)) < 0)
+			return;
+	} else {
+		if (event->events & EPOLLOUT)
+			rpc_connection_write(connection);
+		if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+			rpc_connection_read(connection);
+		settle(server, connection);
+	}
+}
+
+static void *loop(void *argument)
+{
+	struct rpc_server *server = argument;
+	struct epoll_event events[EVENTS_PER_TURN];
+
+	pthread_setname_np(pthread_self(), "rpc-loop");
+	for (;;) {
+		int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_TURN, TICK_MS);
+
+		for (int i = 0; i < count; i++)
+			take_event(server, &events[i]);
+		answer_done(server);
+		uint64_t now_ns = clock_monotonic_ns();
+		tick(server, now_ns);
+		if (leave(server, now_ns))
+			return NULL;
+	}
+}
+
+// ---- opening and closing ----------------------------------------------------------------------
 
 static int check_options(const struct rpc_server_options *options, struct error *err)
 {
 	if (options->threads < 1 || options->threads > THREADS_MAX)
 		return error_set(err, -EINVAL, "rpc: threads must be 1 to %d", THREADS_MAX);
-	if (options->calls_max < 1 || options->calls_max > CALLS_MAX)
-		return error_set(err, -EINVAL, "rpc: calls in flight must be 1 to %d", CALLS_MAX);
-	if (!options->message_bytes_max || options->message_bytes_max > BUFFER_SIZE_MAX)
+	if (!options->message_bytes_max || options->message_bytes_max >= BUFFER_SIZE_MAX)
 		return error_set(err, -EINVAL, "rpc: the message limit must be 1 to %zu bytes",
-				 BUFFER_SIZE_MAX);
+				 BUFFER_SIZE_MAX - 1);
 	return rpc_address_check(options->address, 0, err);
 }
 
-static grpc_server *grpc_server_new(const struct rpc_server_options *options)
+static int init(struct rpc_server *server, const struct rpc_server_options *options)
 {
-	size_t quota_bytes = 2 * options->message_bytes_max * options->calls_max;
-	grpc_resource_quota *quota = grpc_resource_quota_create("cairn");
-	grpc_arg args[] = {
-		int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)options->message_bytes_max),
-		int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)options->message_bytes_max),
-		int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0), // rpc_message_read() does it
-		int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0),                  // a busy port is an error
-		int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, STREAMS_PER_CONNECTION_MAX),
-		int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, RPC_KEEPALIVE_MS),
-		int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS),
-		int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
-		int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-			PING_INTERVAL_MS_MIN),
-		int_arg(GRPC_ARG_MAX_CONNECTION_IDLE_MS, CONNECTION_IDLE_MS_MAX),
-		int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS_MAX),
-		int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
-		{ .type = GRPC_ARG_POINTER,
-		  .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
-		  .value.pointer = { quota, grpc_resource_quota_arg_vtable() } },
-	};
-	const grpc_channel_args all = { .num_args = ARRAY_SIZE(args), .args = args };
+	struct rpc_service *service = &server->service;
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server->wake_fd };
 
-	grpc_resource_quota_resize(quota,
-				   quota_bytes < QUOTA_BYTES_MIN ? QUOTA_BYTES_MIN : quota_bytes);
-	grpc_server *server = grpc_server_create(&all, NULL);
-	grpc_resource_quota_unref(quota);
-	return server;
-}
-
-// gRPC does not report why it cannot listen: try the same system calls.
-static int explain_listen(const char *address, struct error *err)
-{
-	const char *colon = strrchr(address, ':');
-	struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV,
-				  .ai_socktype = SOCK_STREAM };
-	struct addrinfo *found = NULL;
-	char host[256];
-	int rc = 0;
-
-	if (!strncmp(address, "unix:", 5))
-		return error_set(
-			err, -EACCES,
-			"cannot listen on %s: check that the folder exists and may be written",
-			address);
-	snprintf(host, sizeof(host), "%.*s", (int)(colon - address), address);
-	if (*host == '[') {
-		memmove(host, host + 1, strlen(host));
-		host[strcspn(host, "]")] = 0;
-	}
-	if (getaddrinfo(host, colon + 1, &hints, &found))
-		return error_set(err, -EADDRNOTAVAIL,
-				 "cannot listen on %s: the name \"%s\" is not known", address,
-				 host);
-
-	_cleanup_close_ int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int one = 1;
-	if (fd >= 0) {
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-		rc = bind(fd, found->ai_addr, found->ai_addrlen) || listen(fd, 1) ? -errno : 0;
-	}
-	freeaddrinfo(found);
-	if (rc == -EADDRINUSE)
-		return error_set(err, rc,
-				 "cannot listen on %s: another process has this port; stop it, or "
-				 "choose another port",
-				 address);
-	return error_errno(err, rc ? rc : -EADDRNOTAVAIL, "cannot listen on %s", address);
-}
-
-static int listen_on(struct rpc_server *server, const char *address, int *ret_port,
-		     struct error *err)
-{
-	grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
-	int port = grpc_server_add_http2_port(server->server, address, credentials);
-
-	grpc_server_credentials_release(credentials);
-	if (!port)
-		return explain_listen(address, err);
-	*ret_port = strncmp(address, "unix:", 5) ? port : 0;
-	return 0;
-}
-
-static int allocate(struct rpc_server *server, const struct rpc_server_options *options,
-		    struct error *err)
-{
+	service->limits = options->limits ? *options->limits : rpc_server_limits_default;
+	service->message_bytes_max = options->message_bytes_max;
+	service->method_count = options->method_count;
+	service->budget = options->budget;
+	service->report = options->report;
+	service->report_context = options->report_context;
 	server->threads = calloc(options->threads, sizeof(*server->threads));
-	server->calls = calloc(options->calls_max, sizeof(*server->calls));
 	server->methods = calloc(options->method_count + 1, sizeof(*server->methods));
-	if (!server->threads || !server->calls || !server->methods)
-		return error_set(err, -ENOMEM, "rpc: out of memory for a server");
-
-	server->message_bytes_max = options->message_bytes_max;
-	server->call_count = options->calls_max;
-	server->method_count = options->method_count;
+	if (!server->threads || !server->methods)
+		return -ENOMEM;
 	if (options->method_count)
 		memcpy(server->methods, options->methods,
 		       options->method_count * sizeof(*server->methods));
-	for (uint32_t i = 0; i < server->call_count; i++) {
-		server->calls[i].server = server;
-		server->calls[i].status_details = grpc_empty_slice();
-	}
+	service->methods = server->methods;
+	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (server->epoll_fd < 0 || server->wake_fd < 0 ||
+	    epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->wake_fd, &event))
+		return -errno;
 	return 0;
 }
 
-static int start_threads(struct rpc_server *server, uint32_t count, struct error *err)
+static int start_threads(struct rpc_server *server, uint32_t count)
 {
-	for (; server->thread_count < count; server->thread_count++) {
-		int rc =
-			pthread_create(&server->threads[server->thread_count], NULL, serve, server);
-
-		if (rc)
-			return error_errno(err, -rc, "rpc: cannot start a thread");
-	}
-	return 0;
-}
-
-// Wait until all calls are idle and gRPC has shut down. @until_ns: monotonic, 0: for ever.
-static bool wait_for_end(struct rpc_server *server, uint64_t until_ns)
-{
-	const struct timespec until = { .tv_sec = until_ns / NS_PER_SECOND,
-					.tv_nsec = until_ns % NS_PER_SECOND };
 	int rc = 0;
 
-	pthread_mutex_lock(&server->mutex);
-	while ((server->busy_count || !server->shut_down) && !rc) {
-		if (until_ns)
-			rc = pthread_cond_clockwait(&server->changed, &server->mutex,
-						    CLOCK_MONOTONIC, &until);
-		else
-			pthread_cond_wait(&server->changed, &server->mutex);
-	}
-	bool ended = !server->busy_count && server->shut_down;
-	pthread_mutex_unlock(&server->mutex);
-	return ended;
-}
-
-static void stop(struct rpc_server *server, uint32_t grace_ms)
-{
-	uint64_t until_ns = clock_monotonic_ns() + grace_ms * NS_PER_MS;
-
-	pthread_mutex_lock(&server->mutex);
-	server->closing = true;
-	pthread_mutex_unlock(&server->mutex);
-	grpc_server_shutdown_and_notify(server->server, server->queue, server);
-	// A server that failed to open may have no thread: its events are drained below.
-	if (server->thread_count && !wait_for_end(server, until_ns)) {
-		grpc_server_cancel_all_calls(server->server);
-		wait_for_end(server, 0);
-	}
-	grpc_completion_queue_shutdown(server->queue);
-	for (uint32_t i = 0; i < server->thread_count; i++)
-		pthread_join(server->threads[i], NULL);
-	if (!server->thread_count)
-		while (grpc_completion_queue_next(server->queue, gpr_inf_future(GPR_CLOCK_REALTIME),
-						  NULL)
-			       .type != GRPC_QUEUE_SHUTDOWN)
-			;
-	grpc_server_destroy(server->server);
-	grpc_completion_queue_destroy(server->queue);
+	for (; !rc && server->thread_count < count; server->thread_count += !rc)
+		rc = -pthread_create(&server->threads[server->thread_count], NULL, work, server);
+	if (!rc)
+		rc = -pthread_create(&server->loop, NULL, loop, server);
+	server->has_loop = !rc;
+	return rc;
 }
 
 void rpc_server_close(struct rpc_server *server, uint32_t grace_ms)
 {
 	if (!server)
 		return;
-	stop(server, grace_ms);
-	rpc_library_close();
-	pthread_cond_destroy(&server->changed);
+
+	pthread_mutex_lock(&server->mutex);
+	server->closing = true;
+	server->close_ns = clock_monotonic_ns() + grace_ms * NS_PER_MS;
+	pthread_mutex_unlock(&server->mutex);
+	// The loop ends when each call has come back from its thread.
+	if (server->has_loop) {
+		wake(server);
+		pthread_join(server->loop, NULL);
+	}
+	rpc_queue_close(&server->service.queue);
+	for (uint32_t i = 0; i < server->thread_count; i++)
+		pthread_join(server->threads[i], NULL);
+	rpc_listener_close(&server->listener);
+	if (server->epoll_fd >= 0)
+		close(server->epoll_fd);
+	if (server->wake_fd >= 0)
+		close(server->wake_fd);
+	rpc_queue_deinit(&server->service.queue);
 	pthread_mutex_destroy(&server->mutex);
 	free(server->threads);
-	free(server->calls);
 	free(server->methods);
 	free(server);
 }
@@ -467,26 +508,48 @@ int rpc_server_open(const struct rpc_server_options *options, struct rpc_server 
 	_cleanup_(server_closep) struct rpc_server *server = calloc(1, sizeof(*server));
 	if (!server)
 		return error_set(err, -ENOMEM, "rpc: out of memory for a server");
+	server->epoll_fd = server->wake_fd = -1;
+	server->listener = (struct rpc_listener){ .fd = -1, .spare_fd = -1 };
+	server->done_last = &server->done;
 	pthread_mutex_init(&server->mutex, NULL);
-	pthread_cond_init(&server->changed, NULL);
-	rpc_library_open();
-	server->server = grpc_server_new(options);
-	server->queue = grpc_completion_queue_create_for_next(NULL);
-	grpc_server_register_completion_queue(server->server, server->queue, NULL);
-
-	rc = allocate(server, options, err);
-	if (!rc)
-		rc = listen_on(server, options->address, &port, err);
+	rpc_queue_init(&server->service.queue, options->budget);
+	rc = init(server, options);
+	if (rc)
+		return error_errno(err, rc, "rpc: cannot start a server");
+	rc = rpc_listener_open(options->address, &server->listener, &port, err);
 	if (rc)
 		return rc;
-	grpc_server_start(server->server);
-	for (uint32_t i = 0; i < server->call_count; i++)
-		call_wait(&server->calls[i]);
-	rc = start_threads(server, options->threads, err);
+	server->bound = server->listener.bound;
+	server->bound_size = server->listener.bound_size;
+	poll_listener(server);
+	rc = start_threads(server, options->threads);
 	if (rc)
-		return rc;
+		return error_errno(err, rc, "rpc: cannot start a thread");
 
 	*ret_port = port;
 	*ret_server = take(server);
 	return 0;
+}
+
+uint32_t rpc_server_connections(const struct rpc_server *server)
+{
+	return atomic_load(&server->connection_count);
+}
+
+int rpc_server_probe(struct rpc_server *server, const char *method, uint32_t deadline_ms,
+		     struct error *err)
+{
+	_cleanup_(rpc_probe_close) struct rpc_probe probe = { .fd = -1 };
+
+	int rc = rpc_probe_open(&probe, &server->bound, server->bound_size, deadline_ms, err);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&server->mutex);
+	server->probe = &probe;
+	pthread_mutex_unlock(&server->mutex);
+	rc = rpc_probe_call(&probe, method, err);
+	pthread_mutex_lock(&server->mutex);
+	server->probe = NULL;
+	pthread_mutex_unlock(&server->mutex);
+	return rc;
 }

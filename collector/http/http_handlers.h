@@ -7,6 +7,7 @@
 
 #include "base/contract/profile_type.h"
 #include "collector/http/http_exchange.h"
+#include "collector/ingest/readiness.h"
 #include "collector/ingest/receiver.h"
 #include "collector/metrics/metrics.h"
 #include "collector/query/query.h"
@@ -23,6 +24,7 @@ struct http_api {
 	struct debug_files *debug_files; // NULL: uploads are refused
 	struct symbolizer *symbolizer;   // NULL: only agents name frames
 	atomic_bool ready;               // false: starting or shutting down
+	struct readiness *readiness;     // NULL: only `ready` counts
 };
 
 /** Parameters of API calls, as bits: a route has a set of them. */

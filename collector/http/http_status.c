@@ -58,10 +58,15 @@ void http_handle_healthz(struct http_api *api, const struct api_request *request
 void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			struct http_response *response)
 {
-	bool ready = atomic_load(&api->ready);
+	char text[READINESS_TEXT_BYTES] = "starting or shutting down";
+	bool is_ready = atomic_load(&api->ready) &&
+			(!api->readiness || readiness_read(api->readiness, text));
 
 	(void)request;
 	response->media_type = "text/plain; charset=utf-8";
-	response->status = ready ? 200 : 503;
-	buffer_append_string(&response->body, ready ? "ready\n" : "shutting down\n");
+	response->status = is_ready ? 200 : 503;
+	if (is_ready)
+		buffer_append_string(&response->body, "ready\n");
+	else
+		buffer_printf(&response->body, "not ready: %s\n", text);
 }

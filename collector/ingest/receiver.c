@@ -159,7 +159,7 @@ static enum rpc_status respond(struct receiver *receiver, struct store_append_re
 	return export_response_encode(&response, buffer, err) ? RPC_INTERNAL : RPC_OK;
 }
 
-enum rpc_status receiver_export(void *context, const void *request, size_t request_size,
+enum rpc_status receiver_export(void *context, const struct rpc_request *request,
 				struct buffer *response, struct error *err)
 {
 	struct receiver *receiver = context;
@@ -167,8 +167,8 @@ enum rpc_status receiver_export(void *context, const void *request, size_t reque
 	struct store_append_result result = { 0 };
 	struct batch_id batch;
 
-	metrics_add(receiver->metrics, METRIC_INGEST_BYTES, request_size);
-	int rc = export_request_decode(request, request_size, &batch, &profile, err);
+	metrics_add(receiver->metrics, METRIC_INGEST_BYTES, request->size);
+	int rc = export_request_decode(request->bytes, request->size, &batch, &profile, err);
 	if (rc)
 		return fail_decode(receiver, rc);
 

@@ -19,7 +19,7 @@ struct receiver *receiver_new(struct store *store, struct metrics *metrics);
 void receiver_free(struct receiver *receiver);
 
 /** An rpc_handler_fn; @context is the receiver. Thread-safe. */
-enum rpc_status receiver_export(void *context, const void *request, size_t request_size,
+enum rpc_status receiver_export(void *context, const struct rpc_request *request,
 				struct buffer *response, struct error *err);
 
 /**

@@ -10,25 +10,59 @@
 #include "collector/store/store.h"
 
 /** X(constant, name, sentence) */
-#define METRIC_COUNTERS(X)                                                                       \
-	X(METRIC_INGEST_BATCHES, "cairn_ingest_batches_total", "Batches of agents stored.")      \
-	X(METRIC_INGEST_ROWS, "cairn_ingest_rows_total", "Samples in stored batches.")           \
-	X(METRIC_INGEST_BYTES, "cairn_ingest_bytes_total",                                       \
-	  "Bytes of export requests, after decompression.")                                      \
-	X(METRIC_INGEST_DUPLICATES, "cairn_ingest_duplicates_total",                             \
-	  "Batches acknowledged again without storing them: an acknowledgement was lost.")       \
-	X(METRIC_INGEST_UNKNOWN_STACKS, "cairn_ingest_unknown_stacks_total",                     \
-	  "Stacks whose definition the collector requested from an agent.")                      \
-	X(METRIC_INGEST_MALFORMED, "cairn_ingest_malformed_total",                               \
-	  "Export requests refused as malformed. The agent drops the batch and logs the field.") \
-	X(METRIC_INGEST_UNSUPPORTED, "cairn_ingest_unsupported_total",                           \
-	  "Export requests of a newer contract version refused. Update the collector; agents "   \
-	  "retry.")                                                                              \
-	X(METRIC_INGEST_ERRORS, "cairn_ingest_errors_total",                                     \
-	  "Batches that the store failed to write; agents retry. See the collector's log.")      \
-	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                                 \
-	  "Queries answered with 503: too many were running. Raise --http-threads.")             \
-	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                           \
+#define METRIC_COUNTERS(X)                                                                        \
+	X(METRIC_INGEST_BATCHES, "cairn_ingest_batches_total", "Batches of agents stored.")       \
+	X(METRIC_INGEST_ROWS, "cairn_ingest_rows_total", "Samples in stored batches.")            \
+	X(METRIC_INGEST_BYTES, "cairn_ingest_bytes_total",                                        \
+	  "Bytes of export requests, after decompression.")                                       \
+	X(METRIC_INGEST_DUPLICATES, "cairn_ingest_duplicates_total",                              \
+	  "Batches acknowledged again without storing them: an acknowledgement was lost.")        \
+	X(METRIC_INGEST_UNKNOWN_STACKS, "cairn_ingest_unknown_stacks_total",                      \
+	  "Stacks whose definition the collector requested from an agent.")                       \
+	X(METRIC_INGEST_MALFORMED, "cairn_ingest_malformed_total",                                \
+	  "Export requests refused as malformed. The agent drops the batch and logs the field.")  \
+	X(METRIC_INGEST_UNSUPPORTED, "cairn_ingest_unsupported_total",                            \
+	  "Export requests of a newer contract version refused. Update the collector; agents "    \
+	  "retry.")                                                                               \
+	X(METRIC_INGEST_ERRORS, "cairn_ingest_errors_total",                                      \
+	  "Batches that the store failed to write; agents retry. See the collector's log.")       \
+	X(METRIC_INGEST_CONNECTIONS_FULL, "cairn_ingest_connections_full_total",                  \
+	  "Connections of agents refused: all are open. Raise the limit of open files or "        \
+	  "--memory, or run more collectors.")                                                    \
+	X(METRIC_INGEST_PEER_CONNECTIONS_FULL, "cairn_ingest_peer_connections_full_total",        \
+	  "Connections refused: their address has the most that one may have. See the log for "   \
+	  "the address.")                                                                         \
+	X(METRIC_INGEST_NO_DESCRIPTOR, "cairn_ingest_no_descriptor_total",                        \
+	  "Times that no descriptor or memory was left for a connection; the collector goes on "  \
+	  "accepting. Raise the limit of open files.")                                            \
+	X(METRIC_INGEST_LISTENER_RESTARTED, "cairn_ingest_listener_restarted_total",              \
+	  "Times that the gRPC listener was broken and opened again.")                            \
+	X(METRIC_INGEST_HANDSHAKE_LATE, "cairn_ingest_handshake_late_total",                      \
+	  "Connections closed: no HTTP/2 frame came in time.")                                    \
+	X(METRIC_INGEST_MESSAGE_LATE, "cairn_ingest_message_late_total",                          \
+	  "Batches refused: their message did not arrive in time. The agent retries; check its "  \
+	  "network.")                                                                             \
+	X(METRIC_INGEST_QUEUE_LATE, "cairn_ingest_queue_late_total",                              \
+	  "Batches refused: no thread or memory was free in time. Agents retry; raise "           \
+	  "--grpc-threads or --memory.")                                                          \
+	X(METRIC_INGEST_ANSWER_LATE, "cairn_ingest_answer_late_total",                            \
+	  "Connections closed: the client did not read its answer in time.")                      \
+	X(METRIC_INGEST_PEER_DEAD, "cairn_ingest_peer_dead_total",                                \
+	  "Connections closed: the client did not answer a ping.")                                \
+	X(METRIC_INGEST_PEER_HOSTILE, "cairn_ingest_peer_hostile_total",                          \
+	  "Connections closed: not HTTP/2, or a flood of frames. See the log for the address.")   \
+	X(METRIC_INGEST_PEER_CALLS_FULL, "cairn_ingest_peer_calls_full_total",                    \
+	  "Batches refused: too many of their address wait already. Agents retry.")               \
+	X(METRIC_INGEST_TOO_LARGE, "cairn_ingest_too_large_total",                                \
+	  "Batches refused: larger than the collector can handle. Raise --memory, or let agents " \
+	  "export more often.")                                                                   \
+	X(METRIC_INGEST_MEMORY_FULL, "cairn_ingest_memory_full_total",                            \
+	  "Batches refused: the memory for messages was taken. Agents retry; raise --memory.")    \
+	X(METRIC_NOT_READY, "cairn_not_ready_total",                                              \
+	  "Calls of the collector to itself that failed: it could not ingest. See the log.")      \
+	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                                  \
+	  "Queries answered with 503: too many were running. Raise --http-threads.")              \
+	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \
 	  "Runs of the store's maintenance that failed. See the collector's log.")
 
 enum metric_counter {

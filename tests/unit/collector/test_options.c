@@ -32,7 +32,7 @@ TEST(defaults_listen_on_loopback_only)
 	EXPECT_STR("127.0.0.1:7070", options.http, "http");
 	EXPECT_STR("/var/lib/cairn", options.data, "data");
 	assert_int_equal(7 * 24 * 3600 * NS_PER_SECOND, options.retention_ns);
-	assert_int_equal(512 << 20, options.memory_bytes);
+	assert_int_equal(0, options.memory_bytes);
 	assert_int_equal(4, options.grpc_threads);
 	assert_int_equal(4, options.http_threads);
 	collector_options_deinit(&options);

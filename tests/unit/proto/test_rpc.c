@@ -30,41 +30,41 @@ static void sleep_ms(uint32_t ms)
 	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
 }
 
-static enum rpc_status echo(void *context, const void *request, size_t size,
+static enum rpc_status echo(void *context, const struct rpc_request *request,
 			    struct buffer *response, struct error *err)
 {
 	(void)context, (void)err;
-	buffer_append(response, request, size);
+	buffer_append(response, request->bytes, request->size);
 	return RPC_OK;
 }
 
-static enum rpc_status refuse(void *context, const void *request, size_t size,
+static enum rpc_status refuse(void *context, const struct rpc_request *request,
 			      struct buffer *response, struct error *err)
 {
-	(void)context, (void)request, (void)size, (void)response;
+	(void)context, (void)request, (void)response;
 	error_set(err, -EINVAL,
 		  "series[3].stacks[17]: 900 is not below stack_ids' 400, \xc3\xa4\n%%");
 	return RPC_INVALID_ARGUMENT;
 }
 
-static enum rpc_status wait_while_held(void *context, const void *request, size_t size,
+static enum rpc_status wait_while_held(void *context, const struct rpc_request *request,
 				       struct buffer *response, struct error *err)
 {
 	running++;
 	while (hold)
 		sleep_ms(1);
 	running--;
-	return echo(context, request, size, response, err);
+	return echo(context, request, response, err);
 }
 
 // Answers with as many zeros as the request says: 7 MB of them are a few KB on the wire.
-static enum rpc_status blow(void *context, const void *request, size_t size,
+static enum rpc_status blow(void *context, const struct rpc_request *request,
 			    struct buffer *response, struct error *err)
 {
-	(void)context, (void)size, (void)err;
+	(void)context, (void)err;
 	uint32_t count;
 
-	memcpy(&count, request, sizeof(count));
+	memcpy(&count, request->bytes, sizeof(count));
 	void *zeros = buffer_extend(response, count);
 	if (zeros)
 		memset(zeros, 0, count);
@@ -72,10 +72,10 @@ static enum rpc_status blow(void *context, const void *request, size_t size,
 }
 
 static const struct rpc_method methods[] = {
-	{ "/test/Echo", echo, NULL },
-	{ "/test/Refuse", refuse, NULL },
-	{ "/test/Hold", wait_while_held, NULL },
-	{ "/test/Blow", blow, NULL },
+	{ "/test/Echo", echo, NULL, 1 },
+	{ "/test/Refuse", refuse, NULL, 1 },
+	{ "/test/Hold", wait_while_held, NULL, 1 },
+	{ "/test/Blow", blow, NULL, 1 },
 };
 
 static struct rpc_server *server_at(int port, int *ret_port)
@@ -85,7 +85,6 @@ static struct rpc_server *server_at(int port, int *ret_port)
 		.address = address,
 		.message_bytes_max = MESSAGE_MAX,
 		.threads = 3,
-		.calls_max = 4,
 		.methods = methods,
 		.method_count = ARRAY_SIZE(methods),
 	};
@@ -297,9 +296,9 @@ TEST(a_busy_port_is_an_error_with_a_remedy)
 	struct rpc_server *server = server_at(0, &port);
 	struct rpc_server *second = NULL;
 	char address[64];
-	const struct rpc_server_options options = {
-		.address = address, .message_bytes_max = 1000, .threads = 1, .calls_max = 1
-	};
+	const struct rpc_server_options options = { .address = address,
+						    .message_bytes_max = 1000,
+						    .threads = 1 };
 	struct error err = { 0 };
 
 	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
@@ -469,7 +468,7 @@ static void *call_echo(void *argument)
 	return NULL;
 }
 
-TEST(serves_more_clients_than_calls)
+TEST(serves_more_clients_than_threads)
 {
 	struct caller callers[12] = { 0 };
 	int port;
@@ -611,7 +610,6 @@ TEST(serves_a_unix_socket)
 	const struct rpc_server_options options = { .address = address,
 						    .message_bytes_max = MESSAGE_MAX,
 						    .threads = 1,
-						    .calls_max = 1,
 						    .methods = methods,
 						    .method_count = ARRAY_SIZE(methods) };
 	struct rpc_server *server = NULL;
@@ -643,7 +641,7 @@ RUN_TESTS(cmocka_unit_test(returns_messages_as_sent),
 	  cmocka_unit_test(reconnects_at_once_when_the_server_returns),
 	  cmocka_unit_test(closing_lets_calls_in_flight_finish),
 	  cmocka_unit_test(closing_cancels_calls_after_the_grace),
-	  cmocka_unit_test(serves_more_clients_than_calls),
+	  cmocka_unit_test(serves_more_clients_than_threads),
 	  cmocka_unit_test(survives_bytes_that_are_not_http2),
 	  cmocka_unit_test(refuses_damaged_compression_and_missing_messages),
 	  cmocka_unit_test(serves_a_unix_socket))

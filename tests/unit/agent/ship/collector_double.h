@@ -100,7 +100,7 @@ static inline bool take_one(atomic_uint *count)
 	return before;
 }
 
-static enum rpc_status double_export(void *context, const void *request, size_t size,
+static enum rpc_status double_export(void *context, const struct rpc_request *request,
 				     struct buffer *response, struct error *err)
 {
 	struct collector_double *c = context;
@@ -121,7 +121,7 @@ static enum rpc_status double_export(void *context, const void *request, size_t 
 		buffer_append_string(response, "\xff\xff\xff");
 		return RPC_OK;
 	}
-	if (export_request_decode(request, size, &batch, &profile, err))
+	if (export_request_decode(request->bytes, request->size, &batch, &profile, err))
 		return RPC_INVALID_ARGUMENT;
 	pthread_mutex_lock(&c->mutex);
 	double_store(c, &batch, profile, &answer);
@@ -137,11 +137,10 @@ static enum rpc_status double_export(void *context, const void *request, size_t 
 static inline void double_start(struct collector_double *c, int port)
 {
 	char address[32];
-	const struct rpc_method method = { "/cairn.v1.Collector/Export", double_export, c };
+	const struct rpc_method method = { "/cairn.v1.Collector/Export", double_export, c, 1 };
 	const struct rpc_server_options options = { .address = address,
 						    .message_bytes_max = EXPORT_MESSAGE_BYTES_MAX,
 						    .threads = 2,
-						    .calls_max = 4,
 						    .methods = &method,
 						    .method_count = 1 };
 	struct error err = { 0 };

@@ -66,11 +66,17 @@ static void encode(struct fixture *f, uint64_t agent, uint64_t sequence)
 	encode_boot(f, agent, 3, sequence);
 }
 
+static enum rpc_status export_bytes(struct fixture *f, const void *bytes, size_t size)
+{
+	const struct rpc_request request = { .bytes = bytes, .size = size };
+
+	return receiver_export(f->receiver, &request, &f->response, &f->err);
+}
+
 static enum rpc_status export_it(struct fixture *f)
 {
 	buffer_clear(&f->response);
-	return receiver_export(f->receiver, f->request.bytes, f->request.size, &f->response,
-			       &f->err);
+	return export_bytes(f, f->request.bytes, f->request.size);
 }
 
 static struct export_response decode(struct fixture *f)
@@ -158,14 +164,13 @@ TEST(refuses_malformed_batches)
 	encode(&f, 1, 1);
 	// Cut a good message everywhere, and flip each of its bytes: never a crash.
 	for (size_t size = 0; size < f.request.size; size++)
-		receiver_export(f.receiver, f.request.bytes, size, &f.response, &f.err);
+		export_bytes(&f, f.request.bytes, size);
 	for (size_t at = 0; at < f.request.size; at++) {
 		f.request.bytes[at] ^= 0xff;
-		receiver_export(f.receiver, f.request.bytes, f.request.size, &f.response, &f.err);
+		export_bytes(&f, f.request.bytes, f.request.size);
 		f.request.bytes[at] ^= 0xff;
 	}
-	assert_int_equal(RPC_INVALID_ARGUMENT,
-			 receiver_export(f.receiver, "\xff\xff\xff\xff", 4, &f.response, &f.err));
+	assert_int_equal(RPC_INVALID_ARGUMENT, export_bytes(&f, "\xff\xff\xff\xff", 4));
 	assert_true(f.metrics.counters[METRIC_INGEST_MALFORMED] > 10);
 	close_fixture(&f);
 }
