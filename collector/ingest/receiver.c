@@ -172,7 +172,9 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 	if (rc)
 		return fail_decode(receiver, rc);
 
-	const struct store_batch_id id = { batch.agent, batch.boot, batch.sequence };
+	const struct store_batch_id id = { .agent = batch.agent,
+					   .boot = batch.boot,
+					   .sequence = batch.sequence };
 	note_agent(receiver, &id);
 	rc = store_append(receiver->store, &id, profile, &result, err);
 	if (rc)

@@ -58,6 +58,12 @@ static const struct {
 	FIGURE("partitions", "gauge", partitions, "Time partitions."),
 	FIGURE("stack_nodes", "gauge", nodes, "Nodes of the stack forests in all partitions."),
 	FIGURE("agents", "gauge", agents, "Starts of agents whose last sequence is stored."),
+	FIGURE("agents_evicted_total", "counter", agents_evicted,
+	       "Starts of agents whose last sequence was evicted: the table is full, and their "
+	       "identity has the most. Look for agents that restart in a loop."),
+	FIGURE("agents_evicted_total", "counter", agents_evicted,
+	       "Starts of agents whose last sequence was evicted: the table is full, and their "
+	       "identity has the most. Look for agents that restart in a loop."),
 #undef FIGURE
 };
 

@@ -24,13 +24,17 @@ struct store_batch_id {
 	struct id128 agent;
 	struct id128 boot;
 	uint64_t sequence;
+	// Of whoever sent it, never from the message: a hash of the credential, or of the peer's
+	// address. A batch is a duplicate only of the same identity's.
+	struct id128 identity;
 };
 
 struct store_options {
-	const char *path;      // directory, created if missing
-	uint64_t retention_ns; // older partitions are dropped whole; 0: never
-	uint64_t partition_ns; // 0: the default, 1 h
-	uint64_t memory_bytes; // for caches and open partitions; 0: the default, 512 MiB
+	const char *path;        // directory, created if missing
+	uint64_t retention_ns;   // older partitions are dropped whole; 0: never
+	uint64_t partition_ns;   // 0: the default, 1 h
+	uint64_t memory_bytes;   // for caches and open partitions; 0: the default, 512 MiB
+	uint32_t close_rows_max; // rows of a minute that are closed at once; 0: the default, 4 Mi
 };
 
 /** The outcome of store_append(). */
@@ -126,6 +130,7 @@ struct store_stats {
 	uint64_t
 		stacks_dropped; // the partition's limit on stacks was reached: their values count as lost
 	uint64_t agents;        // entries in the table of acknowledged sequences
+	uint64_t agents_evicted; // from it, by newer ones of the same identity
 };
 
 void store_close(struct store *store);

@@ -33,7 +33,8 @@ void chunk_encoder_freep(struct chunk_encoder **encoder);
 
 /**
  * Append a chunk of @rows to @chunk. @rows are sorted by series; they are reordered, and equal
- * (series, slot, more_slots, node) are added up. @ret_count: the rows left. Returns 0 or -ENOMEM.
+ * (series, slot, more_slots, node) are added up. @ret_count: the rows left. Returns 0; -ENOMEM; -E2BIG
+ * above CHUNK_ROWS_LIMIT.
  */
 int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count, uint64_t slot_ns,
 		 struct buffer *chunk, uint32_t *ret_count);

@@ -14,7 +14,6 @@
 #include "collector/store/interval.h"
 
 enum {
-	COLUMN_BYTES_MAX = 256 << 20,
 	COLUMN_PADDING = 8, // bits are read eight bytes at a time
 };
 

@@ -379,8 +379,10 @@ int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count
 		 struct buffer *chunk, uint32_t *ret_count)
 {
 	uint32_t series_count;
-	int rc = join_rows(rows, &count);
 
+	if (count > CHUNK_ROWS_LIMIT)
+		return -E2BIG;
+	int rc = join_rows(rows, &count);
 	if (rc == 0)
 		rc = reserve_occurrences(encoder, count);
 	if (rc < 0)

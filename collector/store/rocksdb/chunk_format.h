@@ -20,13 +20,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "collector/store/rocksdb/record_limits.h"
+
 enum {
 	CHUNK_VERSION = 1,           // no row is an interval
 	CHUNK_VERSION_INTERVALS = 2, // with the column of lengths
-	// A series is never split, and a rollup has a row per node of the partition: a chunk may exceed
-	// CHUNK_ROWS_MAX. A chunk above this limit is damaged.
-	CHUNK_ROWS_LIMIT = 1 << 24,
-	CHUNK_CLASSES = 25, // log2 of CHUNK_ROWS_LIMIT, and one
+	CHUNK_CLASSES = 25,          // log2 of CHUNK_ROWS_LIMIT, and one
 	PALETTE_MAX = 255,
 	VALUE_ESCAPE = 255,
 };

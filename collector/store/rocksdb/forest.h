@@ -15,14 +15,8 @@
 #include "base/hash_table.h"
 #include "base/profile/profile.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/record_limits.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
-
-enum {
-	// 4 Mi nodes take 64 MB with their index. A service of 20,000 distinct stacks has about
-	// 100,000 nodes: 4 Mi in one hour are generated or hostile.
-	FOREST_NODES_MAX = 4 << 20,
-	FOREST_STACKS_MAX = 2 << 20,
-};
 
 /** A stack's id on the wire, and its innermost node. */
 struct forest_stack {

@@ -4,7 +4,7 @@
 // range.
 //
 //   meta        "format" | "partition_ns" | "sequence"            -> number(8)
-//               'a' agent(16) boot(16)                            -> last sequence, time seen
+//               'a' agent(16) boot(16) identity(16)               -> last sequence, time seen
 //   raw         partition(8) minute(2) sequence(8)                -> rows of one batch
 //   dictionary  partition(8) kind(1) sequence(8)                  -> records of enum record_kind
 //   chunk       partition(8) minute(2) kind(1) group(4) sequence(8) last_series(4)
@@ -13,11 +13,13 @@
 // different times do not overlap, and compaction has little to rewrite.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/id128.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
+#include "collector/store/store.h"
 
 /** Records of the dictionary, in the order in which they are read. On disk: append only. */
 enum record_kind {
@@ -39,7 +41,7 @@ enum chunk_kind {
 
 /** A key being built. */
 struct key {
-	uint8_t bytes[48];
+	uint8_t bytes[56];
 	size_t size;
 };
 
@@ -135,11 +137,30 @@ static inline struct key key_of_meta(const char *name)
 
 #define KEY_META_AGENT 'a'
 
-static inline struct key key_of_agent(struct id128 agent, struct id128 boot)
+/** The identity is left out where there is none (zero). */
+static inline struct key key_of_agent(const struct store_batch_id *batch)
 {
 	struct key key = { .bytes = { KEY_META_AGENT }, .size = 1 + 2 * ID128_BYTES };
 
-	id128_encode(agent, key.bytes + 1);
-	id128_encode(boot, key.bytes + 1 + ID128_BYTES);
+	id128_encode(batch->agent, key.bytes + 1);
+	id128_encode(batch->boot, key.bytes + 1 + ID128_BYTES);
+	if (batch->identity.high || batch->identity.low) {
+		id128_encode(batch->identity, key.bytes + key.size);
+		key.size += ID128_BYTES;
+	}
 	return key;
+}
+
+/** False if it is damaged. */
+static inline bool key_read_agent(const uint8_t *bytes, size_t size, struct store_batch_id *batch)
+{
+	bool has_identity = size == 1 + 3 * ID128_BYTES;
+
+	if (!has_identity && size != 1 + 2 * ID128_BYTES)
+		return false;
+	batch->agent = id128_decode(bytes + 1);
+	batch->boot = id128_decode(bytes + 1 + ID128_BYTES);
+	if (has_identity)
+		batch->identity = id128_decode(bytes + 1 + 2 * ID128_BYTES);
+	return true;
 }

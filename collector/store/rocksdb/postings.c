@@ -344,6 +344,19 @@ static int decode_pair_once(struct postings *postings, struct reader *reader, ui
 	return rc;
 }
 
+/** A pair twice would be twice in a posting list, which has room for one. */
+static bool has_repeated_pair(const struct indexed_series *series, const uint32_t *pairs)
+{
+	for (uint32_t i = 0; i < series->pair_count; i++) {
+		if (pairs[i] == series->type)
+			return true;
+		for (uint32_t j = 0; j < i; j++)
+			if (pairs[i] == pairs[j])
+				return true;
+	}
+	return false;
+}
+
 static int decode_series(struct postings *postings, struct reader *reader)
 {
 	const uint8_t *id = reader_bytes(reader, ID128_BYTES);
@@ -360,6 +373,9 @@ static int decode_series(struct postings *postings, struct reader *reader)
 	series.pair_count = (uint32_t)pair_count;
 	for (uint32_t i = 0; i < series.pair_count && rc == 0; i++)
 		rc = decode_pair_once(postings, reader, &pairs[i]);
+	if (rc == 0 && (has_repeated_pair(&series, pairs) ||
+			postings_find(postings, series.id, series.slot_ns) != HASH_TABLE_NONE))
+		rc = -EBADMSG;
 	return rc ? rc : append_series(postings, &series, pairs, &number);
 }
 

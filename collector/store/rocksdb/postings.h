@@ -12,15 +12,11 @@
 #include "base/id128.h"
 #include "base/profile/profile.h"
 #include "base/string_table.h"
+#include "collector/store/rocksdb/record_limits.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
 #include "collector/store/selector.h"
 
 enum {
-	// A host has a few hundred series an hour: 256 Ki are a thousand hosts and take about 100
-	// MB.
-	POSTINGS_SERIES_MAX = 256 << 10,
-	// Labels whose values never repeat (request ids) reach this limit first.
-	POSTINGS_PAIRS_MAX = 1 << 20,
 	POSTINGS_SPANS = 64, // presence is recorded per 64th of a partition
 };
 

@@ -14,8 +14,6 @@
 enum {
 	RUN_INTERVALS = 2,
 	ROW_BYTES_MAX = 5 + 5 + 10 + 5, // slot delta, node, value, more_slots
-	// Of one batch in one minute: more would make a record too large to handle.
-	RAW_ROWS_MAX = 16 << 20,
 };
 
 static uint8_t *put_varint(uint8_t *at, uint64_t value)
@@ -67,6 +65,8 @@ static uint32_t count_sections(const struct row *rows, uint32_t count)
 
 int raw_rows_encode(const struct row *rows, uint32_t count, uint64_t slot_ns, struct buffer *record)
 {
+	if (count > RUN_ROWS_MAX)
+		return -E2BIG;
 	uint64_t scale = rows_scale(rows, count);
 	bool any_interval = rows_have_intervals(rows, count);
 	uint32_t series = 0;
@@ -106,7 +106,7 @@ static int read_directory(struct reader *reader, bool any_interval, struct raw_r
 		bool with_lengths = any_interval && count % 2;
 
 		count = any_interval ? count / 2 : count;
-		if (reader->failed || delta > UINT32_MAX || count > RAW_ROWS_MAX ||
+		if (reader->failed || delta > UINT32_MAX || count > RUN_ROWS_LIMIT ||
 		    size > UINT32_MAX || count * 3 > size)
 			return -EBADMSG;
 		series += delta;
@@ -114,7 +114,7 @@ static int read_directory(struct reader *reader, bool any_interval, struct raw_r
 							  (uint32_t)offset, with_lengths };
 		offset += size;
 		row_count += count;
-		if (series > UINT32_MAX || offset > UINT32_MAX)
+		if (series > UINT32_MAX || offset > UINT32_MAX || row_count > UINT32_MAX)
 			return -EBADMSG;
 	}
 	if (offset != reader_left(reader))
@@ -135,7 +135,8 @@ int raw_rows_open(struct bytes record, struct raw_rows *ret_rows)
 	rows.scale = reader_varint(&reader);
 	uint64_t section_count = reader_varint(&reader);
 	if (reader.failed || section_count * 3 > reader_left(&reader) ||
-	    section_count > RAW_ROWS_MAX || rows.slot_ns < SLOT_NS_MIN || rows.slot_ns > MINUTE_NS)
+	    section_count > RUN_ROWS_LIMIT || rows.slot_ns < SLOT_NS_MIN ||
+	    rows.slot_ns > MINUTE_NS)
 		return -EBADMSG;
 
 	rows.section_count = (uint32_t)section_count;

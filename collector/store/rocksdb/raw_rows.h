@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "collector/store/rocksdb/record_limits.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
 #include "collector/store/rows.h"
 
@@ -26,7 +27,10 @@ struct raw_rows {
 	uint32_t row_count;
 };
 
-/** Append a run of @rows, which are sorted by (series, slot) and distinct. Returns 0 or -ENOMEM. */
+/**
+ * Append a run of @rows, which are sorted by (series, slot). Returns 0; -ENOMEM; -E2BIG above
+ * RUN_ROWS_MAX.
+ */
 int raw_rows_encode(const struct row *rows, uint32_t count, uint64_t slot_ns,
 		    struct buffer *record);
 

@@ -369,16 +369,10 @@ static int add_part(struct append *append, struct target *target, uint32_t minut
 	_cleanup_(buffer_deinit) struct buffer record = { 0 };
 	uint64_t slot_ns = append->profile->slot_ns;
 	struct commit_part part = { .partition = target->partition };
-	int rc = rows_sort_by_slot(rows, count);
 
-	if (rc < 0)
-		return rc;
-	count = drop_rows(append, rows, count);
-	if (!count)
-		return 0;
 	note_times(append->profile, rows, count,
 		   slot_at(target->start_ns + minute * MINUTE_NS, slot_ns), &part);
-	rc = raw_rows_encode(rows, count, slot_ns, &record);
+	int rc = raw_rows_encode(rows, count, slot_ns, &record);
 	if (rc == 0)
 		rc = array_reserve(&append->parts, sizeof(part), &append->part_capacity,
 				   append->part_count, 1, UINT16_MAX * BATCH_PARTITIONS_MAX);
@@ -386,6 +380,20 @@ static int add_part(struct append *append, struct target *target, uint32_t minut
 		rc = raw_run_new(minute, (struct bytes){ record.bytes, record.size }, &part.run);
 	if (rc == 0)
 		append->parts[append->part_count++] = part;
+	return rc;
+}
+
+/** Add a minute's rows, as runs of at most the store's run_rows_max. */
+static int add_minute(struct append *append, struct target *target, uint32_t minute,
+		      struct row *rows, uint32_t count)
+{
+	uint32_t run_max = append->store->run_rows_max;
+	int rc = rows_sort_by_slot(rows, count);
+
+	count = rc ? 0 : drop_rows(append, rows, count);
+	for (uint32_t i = 0; i < count && rc == 0; i += run_max)
+		rc = add_part(append, target, minute, rows + i,
+			      count - i < run_max ? count - i : run_max);
 	return rc;
 }
 
@@ -401,7 +409,7 @@ static int encode_target(struct append *append, struct target *target)
 	// gather_rows() has moved each start to the minute's end.
 	for (uint32_t minute = 0; minute < minute_count && rc == 0; minute++) {
 		if (ends[minute] > from)
-			rc = add_part(append, target, minute, rows + from, ends[minute] - from);
+			rc = add_minute(append, target, minute, rows + from, ends[minute] - from);
 		from = ends[minute];
 	}
 	return rc;
@@ -412,8 +420,9 @@ static int encode_target(struct append *append, struct target *target)
 static int check_batch(const struct store_batch_id *batch, const struct profile *profile,
 		       struct error *err)
 {
-	if (!batch->sequence)
-		return error_set(err, -EINVAL, "sequence: must be 1 or more");
+	if (!batch->sequence || batch->sequence > SEQUENCE_MAX)
+		return error_set(err, -EINVAL, "sequence: %llu is not between 1 and 2^48",
+				 (unsigned long long)batch->sequence);
 	if (profile->slot_ns < SLOT_NS_MIN || profile->slot_ns > MINUTE_NS)
 		return error_set(err, -EINVAL, "slot_ns: %llu is not between 1 ms and 60 s",
 				 (unsigned long long)profile->slot_ns);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Closes a minute: sorts the sections of its runs by group and series, encodes each group's rows as
-// chunks, and replaces the runs by the chunks in one write.
+// chunks, and replaces the runs by the chunks in one write. A minute with more rows than fit a chunk
+// is closed in portions: some of its runs at a time.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
@@ -17,12 +18,13 @@ enum {
 	ROLLUP_ROWS_MIN = 16,
 };
 
-/** A minute being closed. */
+/** A minute, or a portion of it, being closed. */
 struct closing {
 	struct rocksdb_store *store;
 	struct partition *partition;
 	uint32_t minute;
 	struct run_list runs;
+	bool has_more;     // runs of the minute: another portion follows
 	uint64_t sequence; // of the last run
 	struct db_batch *batch;
 	uint64_t chunk_bytes, chunk_rows;
@@ -400,7 +402,24 @@ static int put_presence(struct closing *closing)
 	return 0;
 }
 
-/** Take references to the minute's runs, and copy each series' group. */
+/** Keep the oldest runs that fit a portion: the sum of their rows bounds each chunk. */
+static void limit_runs(struct closing *closing)
+{
+	struct run_list *runs = &closing->runs;
+	uint64_t rows = runs->count ? runs->runs[0]->rows.row_count : 0;
+	uint32_t kept = 1;
+
+	for (; kept < runs->count; kept++) {
+		rows += runs->runs[kept]->rows.row_count;
+		if (rows > closing->store->close_rows_max)
+			break;
+	}
+	closing->has_more = kept < runs->count;
+	while (runs->count > kept)
+		raw_run_unref(runs->runs[--runs->count]);
+}
+
+/** Take references to the portion's runs, and copy each series' group. */
 static int begin_closing(struct closing *closing, struct error *err)
 {
 	struct partition *partition = closing->partition;
@@ -413,6 +432,7 @@ static int begin_closing(struct closing *closing, struct error *err)
 	if (rc == 0) {
 		const struct postings *postings = partition->postings;
 
+		limit_runs(closing);
 		closing->series_count = postings->series_count;
 		closing->group_of =
 			malloc((postings->series_count + 1) * sizeof(*closing->group_of));
@@ -451,14 +471,15 @@ static int finish_closing(struct closing *closing, struct error *err)
 	return rc;
 }
 
-int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partition, uint32_t minute,
-			 struct error *err)
+static int close_portion(struct rocksdb_store *store, struct partition *partition, uint32_t minute,
+			 bool *ret_more, struct error *err)
 {
 	_cleanup_(closing_deinit) struct closing closing = { .store = store,
 							     .partition = partition,
 							     .minute = minute };
 	int rc = begin_closing(&closing, err);
 
+	*ret_more = closing.has_more;
 	if (rc == 0 && !closing.runs.count)
 		return 0;
 	if (rc == 0)
@@ -474,4 +495,15 @@ int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partitio
 					    "store: open rows are damaged; restore the store from "
 					    "a backup, or move it away")
 				: rc;
+}
+
+int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partition, uint32_t minute,
+			 struct error *err)
+{
+	bool more = true;
+	int rc = 0;
+
+	while (more && rc == 0)
+		rc = close_portion(store, partition, minute, &more, err);
+	return rc;
 }

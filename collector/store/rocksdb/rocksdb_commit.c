@@ -34,7 +34,7 @@ struct group {
 
 static void put_agent(struct db_batch *batch, const struct store_batch_id *id, uint64_t seen_ns)
 {
-	struct key key = key_of_agent(id->agent, id->boot);
+	struct key key = key_of_agent(id);
 	_cleanup_(buffer_deinit) struct buffer value = { 0 };
 
 	buffer_append_varint(&value, id->sequence);
@@ -120,6 +120,7 @@ static bool is_repeated(const struct group *group, const struct commit *commit)
 {
 	for (const struct commit *other = group->commits; other != commit; other = other->next)
 		if (other->rc == 0 && !other->duplicate &&
+		    id128_equal(other->batch->identity, commit->batch->identity) &&
 		    id128_equal(other->batch->agent, commit->batch->agent) &&
 		    id128_equal(other->batch->boot, commit->batch->boot) &&
 		    other->batch->sequence >= commit->batch->sequence)
@@ -127,30 +128,41 @@ static bool is_repeated(const struct group *group, const struct commit *commit)
 	return false;
 }
 
+/** A leap of the sequence would make each batch after it a duplicate. */
+static int check_sequence(uint64_t last, struct commit *commit)
+{
+	uint64_t sequence = commit->batch->sequence;
+
+	if (!last || sequence <= last + SEQUENCE_JUMP_MAX)
+		return 0;
+	return error_set(&commit->err, -EINVAL,
+			 "sequence: %llu is more than %d above the last one, %llu",
+			 (unsigned long long)sequence, SEQUENCE_JUMP_MAX, (unsigned long long)last);
+}
+
 /** Is the batch new? Reserves the agent's entry then; otherwise sets rc or duplicate. */
-static bool check_agent(struct rocksdb_store *store, struct group *group, struct commit *commit)
+static bool check_agent(struct rocksdb_store *store, struct group *group, struct db_batch *batch,
+			struct commit *commit)
 {
 	pthread_mutex_lock(&store->commit_lock);
-	commit->duplicate =
-		agent_table_find(&store->agents, commit->batch) >= commit->batch->sequence ||
-		is_repeated(group, commit);
+	uint64_t last = agent_table_find(&store->agents, commit->batch);
+	commit->duplicate = last >= commit->batch->sequence || is_repeated(group, commit);
 	if (!commit->duplicate)
-		commit->rc = agent_table_reserve(&store->agents, commit->batch);
+		commit->rc = check_sequence(last, commit);
+	if (!commit->duplicate && commit->rc == 0) {
+		commit->rc = agent_table_reserve(&store->agents, commit->batch, group->now_ns,
+						 batch, rocksdb_delete_agent);
+		if (commit->rc < 0)
+			error_set(&commit->err, commit->rc, "store: out of memory for an agent");
+	}
 	pthread_mutex_unlock(&store->commit_lock);
-	if (commit->rc < 0)
-		commit->rc == -E2BIG
-			? error_set(&commit->err, commit->rc,
-				    "store: more than %d starts of agents within a week; check for "
-				    "agents that restart in a loop",
-				    AGENTS_MAX)
-			: error_set(&commit->err, commit->rc, "store: out of memory");
 	return commit->rc == 0 && !commit->duplicate;
 }
 
 static void put_commit(struct rocksdb_store *store, struct group *group, struct db_batch *batch,
 		       struct commit *commit)
 {
-	if (!check_agent(store, group, commit))
+	if (!check_agent(store, group, batch, commit))
 		return;
 	commit->rc = prepare_parts(commit);
 	if (commit->rc < 0)
@@ -214,8 +226,7 @@ static void finish_group(struct rocksdb_store *store, struct group *group)
 			continue;
 		publish_commit(store, commit);
 		pthread_mutex_lock(&store->commit_lock);
-		int rc = agent_table_set(&store->agents, commit->batch, group->now_ns);
-		assert(rc == 0); // its entry was reserved
+		agent_table_set(&store->agents, commit->batch);
 		pthread_mutex_unlock(&store->commit_lock);
 	}
 }
@@ -248,6 +259,9 @@ static void write_group(struct rocksdb_store *store, struct group *group)
 
 	group->now_ns = clock_realtime_ns();
 	group->sequence = store->sequence;
+	pthread_mutex_lock(&store->commit_lock);
+	agent_table_begin(&store->agents);
+	pthread_mutex_unlock(&store->commit_lock);
 	for (struct commit *commit = group->commits; commit && rc == 0; commit = commit->next)
 		put_commit(store, group, batch, commit);
 	if (rc == 0 && !has_writes(group))

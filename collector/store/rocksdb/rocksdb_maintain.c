@@ -158,9 +158,12 @@ static int drop_old(struct rocksdb_store *store, struct partition_list *list, ui
 	return rc;
 }
 
-static void delete_agent(void *context, const struct agent_entry *entry)
+void rocksdb_delete_agent(void *context, const struct agent_entry *entry)
 {
-	struct key key = key_of_agent(entry->agent, entry->boot);
+	const struct store_batch_id batch = { .agent = entry->agent,
+					      .boot = entry->boot,
+					      .identity = entry->identity };
+	struct key key = key_of_agent(&batch);
 
 	db_batch_delete(context, DB_META, key_bytes(&key));
 }
@@ -168,8 +171,7 @@ static void delete_agent(void *context, const struct agent_entry *entry)
 static int expire_agents(struct rocksdb_store *store, uint64_t now_ns, struct error *err)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
-	uint32_t before;
-	int rc;
+	int rc = 0;
 
 	if (!batch)
 		return error_set(err, -ENOMEM, "store: out of memory");
@@ -177,13 +179,11 @@ static int expire_agents(struct rocksdb_store *store, uint64_t now_ns, struct er
 		return 0;
 	rocksdb_commit_stop(store);
 	pthread_mutex_lock(&store->commit_lock);
-	before = store->agents.count;
-	rc = agent_table_expire(&store->agents, now_ns - AGENT_EXPIRE_NS, batch, delete_agent);
+	uint32_t before = store->agents.count;
+	agent_table_expire(&store->agents, now_ns - AGENT_EXPIRE_NS, batch, rocksdb_delete_agent);
 	bool any = store->agents.count < before;
 	pthread_mutex_unlock(&store->commit_lock);
-	if (rc < 0)
-		error_set(err, rc, "store: out of memory");
-	else if (any)
+	if (any)
 		rc = db_write(store->db, batch, false, err);
 	rocksdb_commit_resume(store);
 	return rc;

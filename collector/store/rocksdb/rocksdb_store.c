@@ -301,21 +301,42 @@ static int restore_heads(struct rocksdb_store *store, struct error *err)
 	return db_iterator_check(iterator, err);
 }
 
-static int restore_agent(struct rocksdb_store *store, struct bytes key, struct bytes value)
+/** An agent's acknowledged sequence, as it is on disk. */
+struct saved_agent {
+	struct store_batch_id batch;
+	uint64_t seen_ns;
+};
+
+struct saved_agents {
+	struct saved_agent *agents;
+	uint32_t count, capacity;
+};
+
+static int read_agent(struct saved_agents *saved, struct bytes key, struct bytes value)
 {
 	struct reader reader = { .at = value.at, .end = (const uint8_t *)value.at + value.size };
 	const uint8_t *at = key.at;
-	struct store_batch_id batch = { .sequence = reader_varint(&reader) };
-	uint64_t seen_ns = reader_varint(&reader);
+	struct saved_agent agent = { .batch.sequence = reader_varint(&reader),
+				     .seen_ns = reader_varint(&reader) };
+	int rc = array_reserve(&saved->agents, sizeof(agent), &saved->capacity, saved->count, 1,
+			       UINT32_MAX / 2);
 
-	if (key.size != 1 + 2 * ID128_BYTES || reader.failed)
+	if (reader.failed || !key_read_agent(at, key.size, &agent.batch))
 		return -EBADMSG;
-	batch.agent = id128_decode(at + 1);
-	batch.boot = id128_decode(at + 1 + ID128_BYTES);
-	return agent_table_set(&store->agents, &batch, seen_ns);
+	if (rc < 0)
+		return rc;
+	saved->agents[saved->count++] = agent;
+	return 0;
 }
 
-static int restore_agents(struct rocksdb_store *store, struct error *err)
+static int by_seen(const void *a, const void *b)
+{
+	const struct saved_agent *left = a, *right = b;
+
+	return (left->seen_ns > right->seen_ns) - (left->seen_ns < right->seen_ns);
+}
+
+static int read_agents(struct rocksdb_store *store, struct saved_agents *saved, struct error *err)
 {
 	static const uint8_t first[] = { KEY_META_AGENT }, last[] = { KEY_META_AGENT + 1 };
 	struct bytes from = { first, 1 }, to = { last, 1 };
@@ -325,14 +346,33 @@ static int restore_agents(struct rocksdb_store *store, struct error *err)
 	if (!iterator)
 		return error_set(err, -ENOMEM, "store: out of memory");
 	while (db_iterator_next(iterator)) {
-		int rc = restore_agent(store, db_iterator_key(iterator),
-				       db_iterator_value(iterator));
+		int rc = read_agent(saved, db_iterator_key(iterator), db_iterator_value(iterator));
 		if (rc == -ENOMEM)
 			return error_set(err, rc, "store: out of memory");
 		if (rc < 0)
 			return damaged(err, "an agent's sequence");
 	}
 	return db_iterator_check(iterator, err);
+}
+
+static int restore_agents(struct rocksdb_store *store, struct error *err)
+{
+	struct saved_agents saved = { 0 };
+	int rc = read_agents(store, &saved, err);
+
+	if (rc == 0 && saved.count)
+		qsort(saved.agents, saved.count, sizeof(*saved.agents), by_seen);
+	uint32_t first = saved.count > AGENTS_MAX ? saved.count - AGENTS_MAX : 0;
+	for (uint32_t i = first; i < saved.count && rc == 0; i++) {
+		agent_table_begin(&store->agents);
+		rc = agent_table_restore(&store->agents, &saved.agents[i].batch,
+					 saved.agents[i].seen_ns);
+		if (rc < 0)
+			error_set(err, rc, "store: out of memory");
+	}
+	agent_table_begin(&store->agents);
+	free(saved.agents);
+	return rc;
 }
 
 // ---- life -------------------------------------------------------------------------------------------
@@ -402,6 +442,7 @@ static void rocksdb_read_stats(struct store *base, struct store_stats *ret_stats
 
 	pthread_mutex_lock(&store->commit_lock);
 	stats.agents = store->agents.count;
+	stats.agents_evicted = store->agents.evicted;
 	pthread_mutex_unlock(&store->commit_lock);
 	read_partition_stats(store, &stats);
 	*ret_stats = stats;
@@ -433,6 +474,9 @@ static struct rocksdb_store *store_new(const struct store_options *options)
 		options->partition_ns ? options->partition_ns : STORE_PARTITION_NS_DEFAULT;
 	store->memory_bytes =
 		options->memory_bytes ? options->memory_bytes : STORE_MEMORY_BYTES_DEFAULT;
+	store->close_rows_max = options->close_rows_max ? options->close_rows_max : CLOSE_ROWS_MAX;
+	store->run_rows_max =
+		store->close_rows_max < RUN_ROWS_MAX ? store->close_rows_max : RUN_ROWS_MAX;
 	pthread_mutex_init(&store->partitions_lock, NULL);
 	pthread_mutex_init(&store->resolve_lock, NULL);
 	pthread_mutex_init(&store->commit_lock, NULL);

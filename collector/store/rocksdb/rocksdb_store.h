@@ -62,6 +62,7 @@ struct rocksdb_store {
 	struct store base;
 	struct db *db;
 	uint64_t retention_ns, partition_ns, memory_bytes;
+	uint32_t run_rows_max, close_rows_max;
 	struct store_counters counters;
 
 	pthread_mutex_t partitions_lock;
@@ -169,5 +170,7 @@ int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partitio
 			 struct error *err);
 
 // rocksdb_maintain.c
+/** An agent_removed_fn; @context is the struct db_batch that deletes the entry. */
+void rocksdb_delete_agent(void *context, const struct agent_entry *entry);
 int rocksdb_maintain(struct store *store, uint64_t now_ns, struct error *err);
 int rocksdb_flush(struct store *store, struct error *err);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 
+#include "collector/store/agent_table.h"
 #include "collector/store/rocksdb/key.h"
 #include "collector/store/rocksdb/rocksdb.h"
 
@@ -155,6 +156,82 @@ TEST(closes_a_minute_90_seconds_after_its_end)
 	scene_end(&scene);
 }
 
+static int append_as(struct scene *scene, uint64_t identity, uint64_t sequence, bool *ret_duplicate)
+{
+	struct store_batch_id batch = batch_of(1, sequence);
+	struct profile *profile = test_profile();
+	struct store_append_result result = { 0 };
+	struct error err = { 0 };
+
+	batch.identity = (struct id128){ identity, identity };
+	add_text(profile, "service=a", hour_ns(0), "main", 1);
+	int rc = store_append(scene->store, &batch, profile, &result, &err);
+	*ret_duplicate = result.duplicate;
+	profile_free(profile);
+	if (rc == -EINVAL)
+		assert_non_null(strstr(err.text, "sequence: "));
+	return rc;
+}
+
+TEST(nobody_acknowledges_in_anothers_name)
+{
+	struct scene scene;
+	bool duplicate;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	assert_int_equal(0, append_as(&scene, 1, 5, &duplicate));
+	// Somebody else sends the agent's next sequences.
+	for (uint64_t sequence = 6; sequence < 20; sequence++)
+		assert_int_equal(0, append_as(&scene, 2, sequence, &duplicate));
+	for (int reopened = 0; reopened < 2; reopened++) {
+		assert_int_equal(0, append_as(&scene, 1, 6 + (uint64_t)reopened, &duplicate));
+		assert_false(duplicate);
+		assert_int_equal(0, append_as(&scene, 2, 19, &duplicate));
+		assert_true(duplicate);
+		scene_reopen(&scene);
+	}
+	scene_end(&scene);
+}
+
+TEST(refuses_leaps_of_the_sequence)
+{
+	struct scene scene;
+	bool duplicate;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	EXPECT_EQ(-EINVAL, append_as(&scene, 1, UINT64_MAX, &duplicate), "2^64 - 1, at first");
+	EXPECT_EQ(0, append_as(&scene, 1, 5, &duplicate), "the agent's");
+	EXPECT_EQ(-EINVAL, append_as(&scene, 1, UINT64_MAX, &duplicate), "2^64 - 1");
+	EXPECT_EQ(-EINVAL, append_as(&scene, 1, 6 + SEQUENCE_JUMP_MAX, &duplicate), "a leap");
+	EXPECT_EQ(0, append_as(&scene, 1, 6, &duplicate), "the next");
+	assert_false(duplicate);
+	EXPECT_EQ(0, append_as(&scene, 1, 6 + SEQUENCE_JUMP_MAX, &duplicate), "a gap");
+	scene_end(&scene);
+}
+
+TEST(closes_a_large_minute_in_portions)
+{
+	struct model model = { .random = 7 };
+	struct scene scene;
+	uint64_t start_ns = hour_ns(0);
+
+	// Batches of 1,700 rows become five runs each, and every portion has one or two of them.
+	scene_begin(&scene, (struct store_options){ .close_rows_max = 400 });
+	for (uint64_t i = 1; i <= 6; i++)
+		append_profile(scene.store, 1, i,
+			       model_batch(&model, 1700, start_ns, 2 * NS_PER_SECOND));
+	expect_model(&model, scene.store, "{}", all_time, "open");
+	scene_reopen(&scene);
+	scene_flush(&scene);
+	for EACH (selector, model_selectors)
+		expect_model(&model, scene.store, *selector, all_time, "closed");
+	expect_activity(&model, scene.store, "{}",
+			(struct time_range){ start_ns, start_ns + 60 * NS_PER_SECOND },
+			TEST_SLOT_NS, false, "closed");
+	model_deinit(&model);
+	scene_end(&scene);
+}
+
 TEST(retention_drops_whole_partitions)
 {
 	struct scene scene;
@@ -291,6 +368,9 @@ RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of
 	  cmocka_unit_test(refuses_a_second_process), cmocka_unit_test(reports_a_damaged_store),
 	  cmocka_unit_test(refuses_options_that_contradict_the_store),
 	  cmocka_unit_test(closes_a_minute_90_seconds_after_its_end),
+	  cmocka_unit_test(nobody_acknowledges_in_anothers_name),
+	  cmocka_unit_test(refuses_leaps_of_the_sequence),
+	  cmocka_unit_test(closes_a_large_minute_in_portions),
 	  cmocka_unit_test(retention_drops_whole_partitions),
 	  cmocka_unit_test(a_refused_batch_leaves_no_partition),
 	  cmocka_unit_test(a_selection_outlives_its_partition),

@@ -4,6 +4,7 @@
 #include "tests/unit/collector/store/store_fixture.h"
 
 #include "collector/store/rocksdb/chunk.h"
+#include "collector/store/rocksdb/record_limits.h"
 #include "collector/store/rocksdb/raw_rows.h"
 
 enum { ROWS_MAX = 6000 };
@@ -289,6 +290,22 @@ TEST(decodes_the_rows_of_a_chunk)
 	}
 }
 
+TEST(refuses_to_encode_what_decoders_refuse)
+{
+	struct chunk_encoder *encoder = chunk_encoder_new();
+	struct row row = { 0 };
+	struct buffer bytes = { 0 };
+	uint32_t count;
+
+	// Refused before the first row is read: there is only one.
+	EXPECT_EQ(-E2BIG,
+		  chunk_encode(encoder, &row, CHUNK_ROWS_LIMIT + 1, TEST_SLOT_NS, &bytes, &count),
+		  "chunk");
+	EXPECT_EQ(-E2BIG, raw_rows_encode(&row, RUN_ROWS_MAX + 1, TEST_SLOT_NS, &bytes), "run");
+	buffer_deinit(&bytes);
+	chunk_encoder_freep(&encoder);
+}
+
 TEST(decodes_the_rows_of_a_run)
 {
 	for EACH (shape, shapes) {
@@ -461,6 +478,7 @@ TEST(radix_sort_equals_a_comparison_sort)
 }
 
 RUN_TESTS(cmocka_unit_test(decodes_the_rows_of_a_chunk),
+	  cmocka_unit_test(refuses_to_encode_what_decoders_refuse),
 	  cmocka_unit_test(decodes_the_rows_of_a_run),
 	  cmocka_unit_test(encoder_and_decoder_are_reusable),
 	  cmocka_unit_test(a_receiver_can_stop_the_scan), cmocka_unit_test(refuses_damaged_chunks),

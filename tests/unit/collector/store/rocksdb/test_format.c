@@ -23,7 +23,9 @@ static struct store *open_store(const char *path)
 
 static void append_example(struct store *store)
 {
-	const struct store_batch_id batch = { EXAMPLE_AGENT, EXAMPLE_BOOT, EXAMPLE_SEQUENCE };
+	const struct store_batch_id batch = { .agent = EXAMPLE_AGENT,
+					      .boot = EXAMPLE_BOOT,
+					      .sequence = EXAMPLE_SEQUENCE };
 	struct profile *profile = example_profile();
 	struct store_append_result result;
 

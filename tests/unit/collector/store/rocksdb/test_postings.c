@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/collector/store/store_fixture.h"
 
-#include "collector/store/agent_table.h"
 #include "collector/store/rocksdb/partition.h"
 #include "collector/store/rocksdb/postings.h"
 
@@ -158,39 +157,6 @@ TEST(refuses_series_beyond_the_limit)
 
 // ---- small tables beside ----------------------------------------------------------------------------------
 
-static void count_removed(void *context, const struct agent_entry *entry)
-{
-	EXPECT_EQ(0, entry->agent.high % 2, "an even agent");
-	(*(uint32_t *)context)++;
-}
-
-TEST(agents_expire)
-{
-	struct agent_table table = { 0 };
-	uint32_t removed = 0;
-
-	for (uint64_t i = 0; i < 1000; i++) {
-		struct store_batch_id batch = batch_of(i, i + 1);
-
-		EXPECT_EQ(0, agent_table_find(&table, &batch), "not there yet");
-		assert_int_equal(0, agent_table_set(&table, &batch, i % 2 ? 200 : 100));
-	}
-	struct store_batch_id batch = batch_of(7, 9);
-	EXPECT_EQ(8, agent_table_find(&table, &batch), "the seventh");
-	assert_int_equal(0, agent_table_set(&table, &batch, 200));
-	EXPECT_EQ(9, agent_table_find(&table, &batch), "a later batch");
-	batch.boot.low++;
-	EXPECT_EQ(0, agent_table_find(&table, &batch), "another boot");
-	assert_int_equal(0, agent_table_expire(&table, 150, &removed, count_removed));
-	EXPECT_EQ(500, removed, "removed");
-	EXPECT_EQ(500, table.count, "left");
-	batch = batch_of(7, 1);
-	EXPECT_EQ(9, agent_table_find(&table, &batch), "still found");
-	batch = batch_of(8, 1);
-	EXPECT_EQ(0, agent_table_find(&table, &batch), "gone");
-	agent_table_deinit(&table);
-}
-
 TEST(records_presence_per_64th)
 {
 	static const struct {
@@ -221,5 +187,5 @@ RUN_TESTS(cmocka_unit_test(groups_series_by_service_type_and_slot),
 	  cmocka_unit_test(matches_values_of_many_series),
 	  cmocka_unit_test(restores_postings_from_their_records),
 	  cmocka_unit_test(refuses_damaged_records),
-	  cmocka_unit_test(refuses_series_beyond_the_limit), cmocka_unit_test(agents_expire),
+	  cmocka_unit_test(refuses_series_beyond_the_limit),
 	  cmocka_unit_test(records_presence_per_64th))
