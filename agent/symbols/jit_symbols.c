@@ -13,6 +13,8 @@
 enum {
 	ADDRESS_BITS = 56,             // nothing of user space lies above
 	NAMES_SWEEP_BYTES = 256 << 10, // less is not swept
+	// Merging at JIT_SYMBOLS_MAX must make this much room, or the list is full: else each function costs a merge.
+	MERGE_ROOM = JIT_SYMBOLS_MAX / 16,
 };
 
 struct jit_symbol {
@@ -257,7 +259,7 @@ static int reserve_symbol(struct jit_symbols *symbols)
 		int rc = merge_added(symbols);
 		if (rc)
 			return rc;
-		if (symbols->sorted.count >= JIT_SYMBOLS_MAX)
+		if (symbols->sorted.count > JIT_SYMBOLS_MAX - MERGE_ROOM)
 			return -E2BIG;
 	}
 	return array_reserve(&added->symbols, sizeof(*added->symbols), &added->capacity,

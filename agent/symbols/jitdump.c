@@ -16,6 +16,8 @@ enum {
 	READ_BYTES = 64 << 10,
 	RECORD_BYTES_MAX = 8 << 10, // of a record that are read: up to the end of its name
 	HEADER_BYTES_MAX = 64 << 10,
+	// Of JITDUMP_STEP_RECORDS: a moved function is looked up, which merges all that came since the last one.
+	MOVE_RECORDS = 1024,
 };
 
 #define JITDUMP_MAGIC 0x4a695444 // "JiTD" in the byte order of the machine that wrote it
@@ -186,7 +188,7 @@ static int add_move(struct jitdump *dump, const uint8_t *bytes, size_t size)
 			       to_host64(dump, move.code_size), name, name_size);
 }
 
-/* Returns 1 for a record that was read, 0 if it is not complete yet. */
+/* Returns what the record counts for among JITDUMP_STEP_RECORDS; 0: it is not complete yet. */
 static int read_record(struct jitdump *dump, int fd, uint64_t file_size)
 {
 	struct record_header header;
@@ -202,6 +204,7 @@ static int read_record(struct jitdump *dump, int fd, uint64_t file_size)
 		return -EBADMSG;
 	if (record_size > file_size - dump->offset)
 		return 0;
+	bool is_move = to_host32(dump, header.id) == RECORD_MOVE;
 	size_t wanted = record_size < RECORD_BYTES_MAX ? record_size : RECORD_BYTES_MAX;
 	rc = look_at(dump, fd, dump->offset, wanted, &bytes, &size);
 	if (rc || size < wanted) // truncated meanwhile
@@ -217,7 +220,7 @@ static int read_record(struct jitdump *dump, int fd, uint64_t file_size)
 	if (rc)
 		return rc;
 	dump->offset += record_size;
-	return 1;
+	return is_move ? MOVE_RECORDS : 1;
 }
 
 static int read_records(struct jitdump *dump, int fd, uint64_t file_size)
@@ -232,7 +235,7 @@ static int read_records(struct jitdump *dump, int fd, uint64_t file_size)
 		return rc;
 	while (count < JITDUMP_STEP_RECORDS && dump->offset - begin < JITDUMP_STEP_BYTES &&
 	       dump->offset < file_size && (rc = read_record(dump, fd, file_size)) > 0)
-		count++;
+		count += (uint32_t)rc;
 	return rc < 0 ? rc : count > 0;
 }
 

@@ -134,6 +134,22 @@ TEST(bounds_functions_and_names)
 	jit_symbols_free(symbols);
 }
 
+/* Each would cost a merge of all. */
+TEST(is_full_when_merging_makes_no_room)
+{
+	struct jit_symbols *symbols = jit_symbols_new();
+	uint32_t again = 0;
+
+	for (uint64_t i = 0; i + 1 < JIT_SYMBOLS_MAX; i++)
+		assert_int_equal(0, add(symbols, 32 * i, 16, "f"));
+	assert_string_equal("f", find(symbols, 0));
+	while (add(symbols, 0, 16, "again") == 0 && again < 100)
+		again++;
+	assert_in_range(again, 1, 2);
+	assert_string_equal("again", find(symbols, 0));
+	jit_symbols_free(symbols);
+}
+
 /* One large function with a long name, cut into very many parts. */
 TEST(parts_of_a_function_share_its_name)
 {
@@ -156,4 +172,5 @@ RUN_TESTS(cmocka_unit_test(finds_a_function_from_start_to_end),
 	  cmocka_unit_test(leaves_out_senseless_functions),
 	  cmocka_unit_test(the_last_function_counts_in_any_order),
 	  cmocka_unit_test(bounds_functions_and_names),
+	  cmocka_unit_test(is_full_when_merging_makes_no_room),
 	  cmocka_unit_test(parts_of_a_function_share_its_name))

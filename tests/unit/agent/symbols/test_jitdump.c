@@ -207,6 +207,29 @@ TEST(bounds_an_endless_file)
 	jitdump_free(jitdump);
 }
 
+/* A move looks up what was loaded just before. */
+TEST(bounds_moves_of_one_read)
+{
+	enum { MOVES = 500 };
+	const uint64_t last = 0x10000000 + 16 * (MOVES - 1);
+	struct dump dump = new_dump(false);
+	struct jitdump *jitdump = jitdump_new();
+	uint32_t reads = 0;
+
+	for (uint64_t i = 0; i < MOVES; i++) {
+		put_load(&dump, 0x1000 + 16 * i, 16, "f");
+		put_move(&dump, 0x1000 + 16 * i, 0x10000000 + 16 * i, 16);
+	}
+	assert_int_equal(1, jitdump_read(jitdump, dump.fd));
+	assert_string_equal("f", find(jitdump, 0x10000000));
+	assert_string_equal("", find(jitdump, last));
+	while (jitdump_read(jitdump, dump.fd) > 0 && ++reads < MOVES)
+		;
+	assert_string_equal("f", find(jitdump, last));
+	close(dump.fd);
+	jitdump_free(jitdump);
+}
+
 TEST(reports_that_names_are_full)
 {
 	struct dump dump = new_dump(false);
@@ -235,4 +258,4 @@ RUN_TESTS(cmocka_unit_test(finds_code_after_its_load_record),
 	  cmocka_unit_test(reads_a_record_once_complete),
 	  cmocka_unit_test(stops_at_bytes_that_are_no_jitdump),
 	  cmocka_unit_test(leaves_out_senseless_loads), cmocka_unit_test(bounds_an_endless_file),
-	  cmocka_unit_test(reports_that_names_are_full))
+	  cmocka_unit_test(bounds_moves_of_one_read), cmocka_unit_test(reports_that_names_are_full))
