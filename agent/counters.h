@@ -64,6 +64,9 @@
 	X(LINE_READS_FAILED, profiler.line_failures,                                               \
 	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
 	  "Their frames show functions only. --log-level debug names each file.")                  \
+	X(ANALYSES_PUT_OFF, profiler.analyses_put_off,                                             \
+	  "Analyses of a process put off: its CPU time per export interval spent. Its new "        \
+	  "functions stay unnamed meanwhile; the log names the process.")                          \
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \

@@ -21,6 +21,7 @@
 #include "agent/sources/source.h"
 #include "agent/stats.h"
 #include "agent/symbols/source_line_worker.h"
+#include "agent/work/watchdog.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/confined/confined_launcher.h"
@@ -40,6 +41,7 @@ enum {
 	FLUSH_MS = 5 * 1000,
 	INTERVAL_JITTER_PERCENT = 10, // either way, so that a fleet's batches do not come at once
 	EXPORT_FAILURES_MAX = 10,     // in a row: then something is broken for good
+	TURN_MS_MAX = 10 * 1000, // of the loop: a longer one has hung; the slowest known takes 2 s
 	// Larger blocks return to the system when freed. Without this, glibc raises its limit with the
 	// first large table.
 	MALLOC_MMAP_BYTES = 256 << 10,
@@ -74,6 +76,7 @@ static void agent_deinit(struct agent *agent)
 	cleanup_closep(&agent->export_fd);
 	cleanup_closep(&agent->tick_fd);
 	cleanup_closep(&agent->signal_fd);
+	watchdog_stop();
 	profiler_close(agent->profiler);
 	sender_close(agent->sender, 0);
 	confined_launcher_free(agent->launcher);
@@ -214,6 +217,17 @@ static int open_loop(struct agent *agent, struct error *err)
 	return rc ? error_errno(err, rc, "loop") : 0;
 }
 
+static int start_watchdog(struct error *err)
+{
+	const struct watchdog_options options = {
+		.subject = "agent",
+		.advice = "its supervisor starts it again; report this line",
+		.turn_ms_max = TURN_MS_MAX,
+	};
+
+	return watchdog_start(&options, err);
+}
+
 static int start(struct agent *agent, struct error *err)
 {
 	int rc = open_signals(agent, err);
@@ -231,6 +245,8 @@ static int start(struct agent *agent, struct error *err)
 		rc = open_sender(agent, err);
 	if (!rc)
 		rc = open_loop(agent, err);
+	if (!rc)
+		rc = start_watchdog(err);
 	return rc;
 }
 
@@ -348,6 +364,14 @@ static bool on_signal(struct agent *agent)
 	return false;
 }
 
+// What the watchdog calls a turn if it knows no more.
+static const char *const stages[WAKEUP_COUNT] = {
+	[WAKEUP_PROFILER] = "reading stacks",
+	[WAKEUP_EXPORT] = "exporting",
+	[WAKEUP_TICK] = "its housekeeping",
+	[WAKEUP_SIGNAL] = "reading a signal",
+};
+
 static int run(struct agent *agent, struct error *err)
 {
 	struct epoll_event events[WAKEUP_COUNT];
@@ -360,6 +384,7 @@ static int run(struct agent *agent, struct error *err)
 		if (count < 0 && errno != EINTR)
 			return error_errno(err, -errno, "loop");
 		for (int i = 0; i < count && !rc; i++) {
+			watchdog_begin_turn(stages[events[i].data.u32]);
 			switch (events[i].data.u32) {
 			case WAKEUP_PROFILER:
 				on_profiler(agent);
@@ -375,6 +400,7 @@ static int run(struct agent *agent, struct error *err)
 				break;
 			}
 		}
+		watchdog_end_turn();
 	}
 	return rc;
 }
@@ -387,10 +413,14 @@ static void stop(struct agent *agent)
 	struct error err = { 0 };
 	sigset_t set;
 
+	watchdog_begin_turn("stopping the sampling");
 	profiler_stop(agent->profiler);
+	watchdog_begin_turn("exporting the last interval");
 	if (export(agent, &err))
 		log_error("profiler: dropped the last export interval: %s", err.text);
+	watchdog_begin_turn("detaching from the kernel");
 	profiler_close(take(agent->profiler));
+	watchdog_begin_turn("sending the last batches");
 	fill_signal_set(&set);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	uint64_t lost = sender_close(take(agent->sender), FLUSH_MS);

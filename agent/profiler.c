@@ -334,15 +334,17 @@ static int find_interpreter(void *context, const struct process_key *process,
 {
 	const struct profiler *profiler = context;
 	const struct python_process *python = process_unwind_python(profiler->unwinds, process);
+	struct process *known = process_table_find(profiler->processes, process);
 	const struct python_offsets *offsets =
 		python ? python_runtimes_offsets(profiler->pythons, python->runtime) : NULL;
 
-	if (!offsets)
+	if (!offsets || !known)
 		return -ENOENT;
 	*ret_interpreter = (struct python_interpreter){
 		.offsets = offsets,
 		.code_type = python->code_type,
 		.parent = living_parent(profiler, process),
+		.budget = &known->budget,
 	};
 	return 0;
 }
@@ -388,6 +390,8 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	profiler->pythons = python_runtimes_new();
 	profiler->python_codes = python_code_cache_new(find_interpreter, profiler);
 	profiler->processes = process_table_new(profiler->executables, labels);
+	if (profiler->processes)
+		process_table_work(profiler->processes)->events = profiler->event_log;
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
 	profiler->stacks = stack_table_new();
 	profiler->wait_classes = wait_class_cache_new();
@@ -735,6 +739,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.stacks_lost = profiler->stacks_lost,
 		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),
 		.drain_ns = profiler->drain_ns,
+		.analyses_put_off = process_table_work(profiler->processes)->put_off,
 		.sources = sources_running(profiler->sources),
 	};
 	if (profiler->event_log)

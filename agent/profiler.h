@@ -58,11 +58,12 @@ struct profiler_stats {
 	uint64_t events_dropped; // of the event log
 	struct snapshot_queue_stats snapshots;
 	struct process_jit_losses jit;
-	uint64_t line_failures; // files whose source lines could not be read
-	uint64_t symbols_bytes; // memory of symbol tables, bytes
-	uint64_t drain_ns;      // time of the last drain
-	uint32_t sources;       // that run: a set of enum source_bit
-	bool budget_known;      // false: no overhead budget
+	uint64_t line_failures;    // files whose source lines could not be read
+	uint64_t symbols_bytes;    // memory of symbol tables, bytes
+	uint64_t drain_ns;         // time of the last drain
+	uint64_t analyses_put_off; // processes whose budget was spent, once in each interval
+	uint32_t sources;          // that run: a set of enum source_bit
+	bool budget_known;         // false: no overhead budget
 	struct budget_stats budget;
 	struct process_unwind_stats unwind;
 	struct python_code_cache_stats python;

@@ -63,6 +63,7 @@ static const struct {
 	{ .counter = OWN(PYTHON_FUNCTIONS_DROPPED) },
 	{ .counter = OWN(JIT_SYMBOLS_DROPPED) },
 	{ .counter = OWN(JIT_READS_DROPPED) },
+	{ .counter = OWN(ANALYSES_PUT_OFF) },
 	{ .counter = OWN(STACKS_LOST) },
 	{ .counter = OWN(SHEDDING_CHANGES_DROPPED) },
 	{ .counter = OWN(SPOOL_FULL) },

@@ -12,6 +12,7 @@
 
 #include "agent/dump/process_dump.h"
 #include "agent/unwind/unwind_table_cache.h"
+#include "agent/work/watchdog.h"
 #include "base/cleanup.h"
 #include "base/config/config.h"
 #include "cli/command.h"
@@ -19,6 +20,11 @@
 #include "cli/dump_text.h"
 #include "cli/line_launcher.h"
 #include "cli/pid.h"
+
+enum {
+	// Unwind tables and symbols of gigabytes of code take some seconds, source lines 30 s at most.
+	DUMP_MS_MAX = 120 * 1000,
+};
 
 struct dump_arguments {
 	uint64_t pid;
@@ -154,11 +160,21 @@ static int dump_process(const struct dump_arguments *arguments, struct error *er
 		.line_launcher = launcher,
 		.cache_folder = has_folder ? folder : NULL,
 	};
+	const struct watchdog_options watchdog = {
+		.subject = "cairn dump",
+		.advice = "the process runs on; report this line",
+		.turn_ms_max = DUMP_MS_MAX,
+	};
 	struct process_dump *dump;
 	sigset_t before;
 
 	defer_stops(&before);
-	int rc = process_dump_take((pid_t)arguments->pid, &options, &dump, err);
+	int rc = watchdog_start(&watchdog, err);
+	if (!rc) {
+		watchdog_begin_turn("reading the process");
+		rc = process_dump_take((pid_t)arguments->pid, &options, &dump, err);
+		watchdog_stop();
+	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	confined_launcher_free(launcher);
 	if (rc)

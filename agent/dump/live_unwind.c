@@ -122,17 +122,28 @@ static const struct python_offsets *python_offsets_at(__u32 runtime)
 /* ---- opening ------------------------------------------------------------------------------- */
 
 /* Without a known interpreter, stacks are native. */
-static int find_python(struct live_unwind *live, const struct mapping_list *mappings,
-		       struct error *notice)
+static int find_python(struct live_unwind *live, struct work_budget *budget,
+		       const struct mapping_list *mappings, struct error *notice)
 {
+	struct work work;
+
 	live->runtimes = python_runtimes_new();
 	if (!live->runtimes)
 		return -ENOMEM;
-	if (python_runtimes_find(live->runtimes, live->memory_tid, mappings, &live->facts.python,
-				 notice)) {
+	if (!work_begin(&work, budget, "reading Python thread states"))
+		return 0;
+	int rc = python_runtimes_find(live->runtimes, live->memory_tid, mappings,
+				      &live->facts.python, notice);
+	work_end(&work);
+	if (rc == -EDQUOT)
+		error_set(notice, rc,
+			  "stacks stay native: CPU time to find the interpreter's "
+			  "threads spent");
+	if (rc) {
 		live->facts.python = (struct python_process){ 0 };
 		return 0;
 	}
+	live->interpreter.budget = budget;
 	live->interpreter.offsets =
 		python_runtimes_offsets(live->runtimes, live->facts.python.runtime);
 	live->interpreter.code_type = live->facts.python.code_type;
@@ -167,7 +178,7 @@ int live_unwind_open(struct process_table *processes, struct process *process, p
 				 process->key.pid);
 	int rc = live->memory ? live_tables_init(&live->tables, mappings, live->cache) : -ENOMEM;
 	if (!rc && !options->no_python)
-		rc = find_python(live, mappings, err);
+		rc = find_python(live, &process->budget, mappings, err);
 	if (rc)
 		return error_set(err, rc, "out of memory");
 	*ret_unwind = take(live);

@@ -10,6 +10,7 @@
 #include "agent/dump/dump_symbols.h"
 #include "agent/bpf/machine.h"
 #include "agent/dump/process_capture.h"
+#include "agent/work/watchdog.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -17,6 +18,9 @@
 enum {
 	STATUS_BYTES = 8192,
 };
+
+/* CPU time to find the interpreter and to read its functions; large programs take a fraction of a second. */
+#define DUMP_PYTHON_NS_MAX (10 * NS_PER_SECOND)
 
 struct process_dump {
 	struct process_capture capture;
@@ -130,6 +134,9 @@ static int open_unwind(struct process_dump *dump, struct error *err)
 
 	if (rc)
 		return error_set(err, rc, "out of memory");
+	process_table_work(dump->names.processes)->process_ns = DUMP_PYTHON_NS_MAX;
+	process_table_work(dump->names.processes)->total_ns = DUMP_PYTHON_NS_MAX;
+	watchdog_enter("reading mappings and Python thread states", dump->capture.summary.pid);
 	rc = live_unwind_open(dump->names.processes, dump->names.process,
 			      process_capture_living_thread(&dump->capture), &options,
 			      &dump->capture.unwind, &python_error);
@@ -175,9 +182,12 @@ int process_dump_take(pid_t pid, const struct dump_options *options, struct proc
 	if (!rc)
 		rc = open_unwind(dump, err);
 	if (!rc) {
+		watchdog_enter("building unwind tables", pid);
 		process_capture_prepare(&dump->capture);
+		watchdog_enter("unwinding stacks", pid);
 		rc = process_capture_run(&dump->capture, err);
 	}
+	watchdog_enter("reading symbols", pid);
 	if (!rc)
 		rc = dump_symbols_resolve(&dump->names);
 	if (rc)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "agent/symbols/executable.h"
+#include "agent/work/work.h"
 #include "base/labels.h"
 #include "bpf/sample.h"
 
@@ -14,6 +15,7 @@ struct process {
 	struct process_key key;
 	char name[THREAD_NAME_BYTES]; // comm of its main thread
 	bool exited;
+	struct work_budget budget; // of what is read for it
 	struct labels
 		labels; // of its series: service, process, node, container …, without "thread"
 			// the rest is private to process_entry.h

@@ -66,6 +66,7 @@ void process_entry_replace(struct process_entry *entry, const struct process_ent
 	release_labels(entry->former_labels);
 	entry->former_labels = hold_labels((struct label_set *)labels);
 	entry->ancestor = former->ancestor;
+	work_budget_inherit(&entry->process.budget, &former->process.budget);
 }
 
 void process_entry_inherit(struct process_entry *child, const struct process_entry *parent)
@@ -76,6 +77,7 @@ void process_entry_inherit(struct process_entry *child, const struct process_ent
 	}
 	if (!child->labels && parent->labels)
 		use_labels(child, hold_labels(parent->labels));
+	work_budget_inherit(&child->process.budget, &parent->process.budget);
 	if (!child->former_labels)
 		child->former_labels = hold_labels(parent->former_labels);
 	if (!child->process.name[0])
@@ -181,6 +183,7 @@ static void read_jit(struct process_entry *entry, bool known, struct process_con
 	size_t before = process_jit_bytes(entry->jit);
 	bool was_full = process_jit_is_full(entry->jit);
 	struct proc proc;
+	struct work work;
 
 	if (!process_jit_wants_read(entry->jit, known, now))
 		return;
@@ -188,10 +191,13 @@ static void read_jit(struct process_entry *entry, bool known, struct process_con
 		context->jit_refused++;
 		return;
 	}
-	if (process_entry_open_proc(entry, &proc))
+	if (!work_begin(&work, &entry->process.budget, "reading JIT symbols"))
 		return;
-	process_jit_read(entry->jit, &proc, entry->mappings, now);
-	proc_close(&proc);
+	if (process_entry_open_proc(entry, &proc) == 0) {
+		process_jit_read(entry->jit, &proc, entry->mappings, now);
+		proc_close(&proc);
+	}
+	work_end(&work);
 	context->jit_bytes += process_jit_bytes(entry->jit) - before;
 	context->jit_cut += process_jit_is_full(entry->jit) && !was_full;
 }

@@ -55,6 +55,7 @@ struct process_context {
 	size_t jit_bytes;            // memory of all process_jit, about
 	uint64_t jit_cut;            // process_jit that hit a limit
 	uint64_t jit_refused;        // reads skipped because of JIT_BYTES_MAX
+	struct work_pool work;       // of all processes' budgets
 	struct labels extra_labels;
 	char node[256];
 	uint64_t described; // descriptions so far

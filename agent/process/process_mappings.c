@@ -280,15 +280,20 @@ static void refresh_mappings(struct process_entry *entry, struct process_context
 			     uint64_t now)
 {
 	struct proc proc;
+	struct work work;
 
+	if (!work_begin(&work, &entry->process.budget, "reading mappings"))
+		return;
 	entry->mappings_read_ns = entry->refreshed_ns = now;
 	entry->outdated = false;
-	if (process_entry_open_proc(entry, &proc))
-		return;
-	read_maps(entry, &proc, context);
-	proc_close(&proc);
-
-	entry->mappings_wait_ns = 100 * (clock_monotonic_ns() - now);
+	int rc = process_entry_open_proc(entry, &proc);
+	if (!rc) {
+		read_maps(entry, &proc, context);
+		proc_close(&proc);
+	}
+	work_end(&work);
+	if (!rc)
+		entry->mappings_wait_ns = 100 * (clock_monotonic_ns() - now);
 }
 
 static uint64_t longer_wait(uint64_t wait_ns)

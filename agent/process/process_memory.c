@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/uio.h>
 
+#include "agent/work/work.h"
+
 enum { THREADS_TRIED_MAX = 64 }; // of a process whose main thread has exited
 
 static int read_once(pid_t tid, uint64_t address, void *bytes, size_t size)
@@ -51,9 +53,11 @@ static int find_living_thread(pid_t pid, pid_t *ret_tid)
 
 int process_memory_read(pid_t pid, uint64_t address, void *bytes, size_t size)
 {
-	int rc = read_once(pid, address, bytes, size);
 	pid_t tid;
 
+	if (!work_may_read())
+		return -EDQUOT;
+	int rc = read_once(pid, address, bytes, size);
 	if (rc == -ESRCH && find_living_thread(pid, &tid) == 0)
 		return read_once(tid, address, bytes, size);
 	return rc;
@@ -98,6 +102,8 @@ int process_memory_read_each(pid_t pid, struct process_memory_read *reads, uint3
 	assert(count <= PROCESS_MEMORY_READS_MAX);
 	for (uint32_t i = 0; i < count; i++)
 		reads[i].done = false;
+	if (!work_may_read())
+		return -EDQUOT;
 	int rc = read_all(pid, reads, count);
 	if (rc == -ESRCH && find_living_thread(pid, &tid) == 0)
 		rc = read_all(tid, reads, count);

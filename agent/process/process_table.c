@@ -116,6 +116,8 @@ static struct process_entry *add_entry(struct process_table *table, const struct
 	if (!entry)
 		return NULL;
 	entry->process.key = *key;
+	entry->process.budget =
+		(struct work_budget){ .pool = &table->context.work, .pid = (pid_t)key->pid };
 	entry->used_ns = clock_monotonic_ns();
 	*ret_item = table->hole_count ? table->holes[--table->hole_count] : table->slot_count++;
 	table->entries[*ret_item] = entry;
@@ -679,6 +681,7 @@ static void evict_excess(struct process_table *table, uint64_t excess)
 
 void process_table_expire(struct process_table *table, uint64_t age_ns)
 {
+	work_pool_renew(&table->context.work);
 	check_liveness(table);
 	uint64_t now = clock_monotonic_ns(); // after those that it retires
 	for (uint32_t i = 0; i < table->slot_count; i++) {
@@ -694,6 +697,11 @@ void process_table_expire(struct process_table *table, uint64_t age_ns)
 	count_jit(table);
 	evict_excess_jit(table);
 	executable_table_trim(table->context.executables);
+}
+
+struct work_pool *process_table_work(struct process_table *table)
+{
+	return &table->context.work;
 }
 
 uint64_t process_table_count(const struct process_table *table)

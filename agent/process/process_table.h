@@ -101,8 +101,11 @@ void process_table_each_sampled(const struct process_table *table,
 /** Changes when process_table_each_sampled() may have more processes. */
 uint64_t process_table_sampled_version(const struct process_table *table);
 
-/** Evict processes that exited more than @age_ns ago. Call it once per export interval. */
+/** Evict processes that exited more than @age_ns ago, renew budgets. Call it once per export interval. */
 void process_table_expire(struct process_table *table, uint64_t age_ns);
+
+/** What the budgets of its processes share: to set limits and where to report, and to read what was put off. */
+struct work_pool *process_table_work(struct process_table *table);
 
 uint64_t process_table_count(const struct process_table *table);
 

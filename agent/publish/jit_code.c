@@ -25,6 +25,8 @@ enum {
 	FUNCTION_RANGES_MAX = 64,
 	FAILURES_MAX = 32,  // in a row: this is other code
 	TRIED_AT_ONCE = 16, // functions per scan: a millisecond each
+	SLOTS_READ_MAX =
+		4096, // per scan; a process may reserve terabytes, and most slots are empty
 };
 
 /* Then the process is left alone for a while. */
@@ -280,9 +282,11 @@ static bool has_changed(const struct jit_function *function, pid_t pid)
 {
 	size_t size = function->limit - function->start;
 	_cleanup_free_ uint8_t *bytes = malloc(size);
+	int rc = bytes ? process_memory_read(pid, function->start, bytes, size) : -ENOMEM;
 
-	return bytes && (process_memory_read(pid, function->start, bytes, size) ||
-			 hash64_of(bytes, size) != function->hash);
+	if (rc == -ENOMEM || rc == -EDQUOT) // not read
+		return false;
+	return rc || hash64_of(bytes, size) != function->hash;
 }
 
 static bool drop_changed(struct jit_code *code, pid_t pid)
@@ -310,17 +314,27 @@ static bool has_slots(const struct jit_code *code, const struct mapping *mapping
 
 struct scan {
 	uint32_t tried;
+	uint32_t slots_read;
 	bool news;
 };
+
+static bool may_go_on(const struct scan *scan)
+{
+	return scan->tried < TRIED_AT_ONCE && scan->slots_read < SLOTS_READ_MAX;
+}
 
 static void scan_mapping(struct jit_code *code, pid_t pid, const struct mapping *mapping,
 			 struct scan *scan)
 {
 	uint8_t head[HEAD_BYTES];
 
-	for (uint64_t slot = mapping->start; slot < mapping->limit && scan->tried < TRIED_AT_ONCE;
-	     slot += SLOT_BYTES) {
-		if (slot < code->scanned || is_known(code, slot))
+	uint64_t slot = mapping->start;
+
+	if (code->scanned > slot) // the first slot that was not scanned
+		slot += (code->scanned - slot + SLOT_BYTES - 1) / SLOT_BYTES * SLOT_BYTES;
+	for (; slot < mapping->limit && may_go_on(scan); slot += SLOT_BYTES) {
+		scan->slots_read++;
+		if (is_known(code, slot))
 			continue;
 		code->scanned = slot + SLOT_BYTES;
 		if (process_memory_read(pid, slot, head, sizeof(head)) ||
@@ -338,14 +352,14 @@ bool jit_code_scan(struct jit_code *code, pid_t pid, const struct mapping_list *
 
 	if (!code->count)
 		return scan.news;
-	for (uint32_t i = 0; i < list->count && scan.tried < TRIED_AT_ONCE; i++) {
+	for (uint32_t i = 0; i < list->count && may_go_on(&scan); i++) {
 		const struct mapping *mapping = &list->mappings[i];
 
 		if (mapping->limit > code->scanned && mapping_is_jit(list, mapping) &&
 		    has_slots(code, mapping))
 			scan_mapping(code, pid, mapping, &scan);
 	}
-	if (scan.tried < TRIED_AT_ONCE)
+	if (may_go_on(&scan))
 		code->scanned = 0; // next time from the start
 	return scan.news;
 }

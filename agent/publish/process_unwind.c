@@ -236,14 +236,20 @@ static uint32_t pending_tables(const uint32_t *states)
 }
 
 // A JIT compiler writes functions after it has mapped memory, and one scan may not find all.
-static void scan_jit(struct published *record, const struct mapping_list *list)
+static void scan_jit(struct process_unwinds *unwinds, struct published *record,
+		     const struct mapping_list *list)
 {
+	struct process *process = process_table_find(unwinds->processes, &record->key);
 	bool is_new = record->scanned_generation != list->generation;
+	struct work work;
 
-	if (!jit_code_count(record->jit))
+	// Put off: process_unwind_expire() publishes again.
+	if (!process || !jit_code_count(record->jit) ||
+	    !work_begin(&work, &process->budget, "scanning JIT code"))
 		return;
 	if (jit_code_scan(record->jit, (pid_t)record->key.pid, list) || is_new)
 		record->jit_again = true;
+	work_end(&work);
 	record->scanned_generation = list->generation;
 }
 
@@ -253,7 +259,7 @@ static int publish(struct process_unwinds *unwinds, struct published *record,
 	uint64_t began_ns = clock_monotonic_ns();
 	int rc;
 
-	scan_jit(record, list);
+	scan_jit(unwinds, record, list);
 	rc = process_code_collect(&unwinds->code, unwinds->tables, list, record->jit);
 	record->tables_pending = pending_tables(unwinds->code.states);
 	if (!rc)
@@ -296,11 +302,11 @@ static bool is_due(struct process_unwinds *unwinds, struct published *record, ui
 }
 
 static void find_python(struct process_unwinds *unwinds, struct published *record,
-			const struct mapping_list *list)
+			struct process *process, const struct mapping_list *list)
 {
 	struct error cause = { 0 };
 
-	published_python_find(&unwinds->python, record, list, &cause);
+	published_python_find(&unwinds->python, record, list, &process->budget, &cause);
 	if (cause.code)
 		event_warn(unwinds->events, "python", "%s", cause.text);
 }
@@ -367,7 +373,7 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 
 		if (!is_known &&
 		    (record->mappings_generation != list->generation || record->python_again_ns))
-			find_python(unwinds, record, list);
+			find_python(unwinds, record, process, list);
 		record->mappings_generation = list->generation;
 		publish(unwinds, record, list);
 	}
@@ -383,6 +389,7 @@ void process_unwind_analyze_jit(struct process_unwinds *unwinds, struct process 
 {
 	struct published *record = find(unwinds, process->key.pid);
 	uint64_t now = clock_monotonic_ns();
+	struct work work;
 
 	if (!record || !published_is_of(record, &process->key) || process->exited ||
 	    (!is_truncated && !jit_code_count(record->jit)))
@@ -394,7 +401,11 @@ void process_unwind_analyze_jit(struct process_unwinds *unwinds, struct process 
 		return;
 	if (!record->jit)
 		record->jit = jit_code_new();
-	if (!record->jit || !jit_code_analyze(record->jit, (pid_t)record->key.pid, mapping, pc))
+	if (!record->jit || !work_begin(&work, &process->budget, "analysing JIT code"))
+		return;
+	bool is_news = jit_code_analyze(record->jit, (pid_t)record->key.pid, mapping, pc);
+	work_end(&work);
+	if (!is_news)
 		return;
 	if (now - record->published_ns >= rest_of(record, true))
 		publish(unwinds, record, list);

@@ -38,21 +38,36 @@ static void seek_again(struct published *record)
 	record->python_again_ns = now + wait_ns;
 }
 
+static int find(struct published_python *python, const struct published *record,
+		const struct mapping_list *list, struct work_budget *budget,
+		struct python_process *ret_found, struct error *notice)
+{
+	struct work work;
+
+	if (!work_begin(&work, budget, "reading Python thread states"))
+		return -EDQUOT;
+	int rc = python_runtimes_find(python->runtimes, (pid_t)record->key.pid, list, ret_found,
+				      notice);
+	work_end(&work);
+	return rc;
+}
+
 void published_python_find(struct published_python *python, struct published *record,
-			   const struct mapping_list *list, struct error *notice)
+			   const struct mapping_list *list, struct work_budget *budget,
+			   struct error *notice)
 {
 	struct python_process found = { 0 };
 
 	record->python_again_ns = 0;
 	if (!python->runtimes)
 		return;
-	int rc = python_runtimes_find(python->runtimes, (pid_t)record->key.pid, list, &found,
-				      notice);
+	int rc = find(python, record, list, budget, &found, notice);
 	if (!rc)
 		rc = write_runtime(python, found.runtime);
-	// Unreadable for the moment: use what was found before.
-	bool is_kept = (rc == -EAGAIN || rc == -ESRCH) && record->python.runtime;
-	if (rc == -EAGAIN)
+	// Unreadable for the moment, or put off: use what was found before.
+	bool is_later = rc == -EAGAIN || rc == -EDQUOT;
+	bool is_kept = (is_later || rc == -ESRCH) && record->python.runtime;
+	if (is_later)
 		seek_again(record);
 	if (!is_kept)
 		record->python = rc ? (struct python_process){ 0 } : found;

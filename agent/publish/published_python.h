@@ -21,10 +21,11 @@ struct published_python {
 /**
  * Find the interpreter among the mappings of @record's process. Retries at record->python_again_ns what may succeed
  * later; a lasting failure leaves the native stack. Sets @notice the first time that a build has a problem, else its
- * code is 0.
+ * code is 0. @budget is the process's.
  */
 void published_python_find(struct published_python *python, struct published *record,
-			   const struct mapping_list *list, struct error *notice);
+			   const struct mapping_list *list, struct work_budget *budget,
+			   struct error *notice);
 
 /**
  * A forked process has its parent's interpreter at the same address, readable or not. Returns false if the parent's

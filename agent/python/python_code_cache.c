@@ -276,6 +276,7 @@ static int read_code(struct python_code_cache *table, const struct entry *wanted
 		     struct python_code *ret_code)
 {
 	struct python_interpreter interpreter;
+	struct work work;
 	uint32_t bytes;
 
 	if (table->read_bytes >= PYTHON_CODE_READ_BYTES_MAX) {
@@ -285,8 +286,13 @@ static int read_code(struct python_code_cache *table, const struct entry *wanted
 	int rc = table->find_interpreter(table->context, &wanted->process, &interpreter);
 	if (rc)
 		return rc;
+	if (!work_begin(&work, interpreter.budget, "reading Python functions")) {
+		table->stats.refused++;
+		return -EBUSY;
+	}
 	table->stats.reads++;
 	rc = read_from(&interpreter, wanted, ret_code, &bytes);
+	work_end(&work);
 	// Rows of lines take up to four times the bytes of their table, and cost as much.
 	table->read_bytes += bytes > READ_COST_BYTES ? bytes : READ_COST_BYTES;
 	if (!rc)
@@ -308,7 +314,7 @@ static uint32_t read_entry(struct python_code_cache *table, const struct entry *
 
 	entry.content = NONE;
 	entry.interval = table->interval;
-	if (rc == -EBUSY || rc == -ENOENT || rc == -ENOMEM)
+	if (rc == -EBUSY || rc == -EDQUOT || rc == -ENOENT || rc == -ENOMEM)
 		return NONE;
 	if (rc) {
 		table->stats.failures++;

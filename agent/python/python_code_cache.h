@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/work/work.h"
 #include "bpf/unwind/python.h"
 #include "bpf/unwind/stack.h"
 
@@ -32,8 +33,9 @@ struct python_code_cache;
 /** What it takes to read a process's code objects. */
 struct python_interpreter {
 	const struct python_offsets *offsets;
-	uint64_t code_type; // address of PyCode_Type; 0: unknown
-	pid_t parent;       // forked the process: has the same code objects; 0: unknown
+	uint64_t code_type;         // address of PyCode_Type; 0: unknown
+	pid_t parent;               // forked the process: has the same code objects; 0: unknown
+	struct work_budget *budget; // of the process; NULL: no limit of time
 };
 
 /** The interpreter of a process. Returns 0; -ENOENT: none, or unknown (by now). */
@@ -54,8 +56,9 @@ struct python_code_cache_stats {
 	uint64_t reads;    // code objects read, so far
 	uint64_t failures; // of them: no code object there, or the process had exited
 	uint64_t reused;   // of them: another code object than the frame's, at its address
-	uint64_t refused;  // not read: past PYTHON_CODE_READ_BYTES_MAX
-	uint64_t evicted;  // to make room
+	uint64_t
+		refused; // not read: past PYTHON_CODE_READ_BYTES_MAX, or the process's budget is spent
+	uint64_t evicted; // to make room
 };
 
 /** @find_interpreter is called for each read. NULL when out of memory. */

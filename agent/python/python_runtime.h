@@ -24,7 +24,7 @@ void python_runtimes_free(struct python_runtimes *runtimes);
  * reading symbols, each later one some reads of its memory.
  *
  * Returns 0; -ENOENT: none; -EAGAIN: it has no thread yet (it is starting, or only mapped): try again later;
- * -ENOTSUP: its internals are not as expected: stacks stay native; -ENOSPC at PYTHON_RUNTIMES_MAX builds; -ENOMEM;
+ * -EDQUOT: put off, its budget is spent; -ENOTSUP: its internals are not as expected: stacks stay native; -ENOSPC at PYTHON_RUNTIMES_MAX builds; -ENOMEM;
  * -errno (-ESRCH, -EPERM) when the process cannot be read. @notice has the cause of -ENOTSUP and -ENOSPC the first
  * time for each build; its code is 0 otherwise.
  */

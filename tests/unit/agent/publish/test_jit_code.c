@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "tests/test.h"
@@ -125,6 +127,37 @@ TEST(finds_similar_functions_before_they_are_sampled)
 	jit_code_free(code);
 }
 
+/* Instead of libc's: reads are counted. */
+static uint32_t reads;
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long to_count,
+			 const struct iovec *from, unsigned long from_count, unsigned long flags)
+{
+	if (++reads > 100000)
+		fail_msg("a scan without a bound");
+	return syscall(SYS_process_vm_readv, pid, to, to_count, from, from_count, flags);
+}
+
+/* A mapping of terabytes, none of it used. */
+TEST(bounds_a_scan_of_a_large_mapping)
+{
+	static const char line[] = "100000000000-600000000000 rwxp 00000000 00:00 0";
+	struct jit_code *code = jit_code_new();
+	struct mapping_list *large = mapping_list_new();
+
+	assert_int_equal(0, mapping_list_add_line(large, line, strlen(line)));
+	write_function(0);
+	assert_true(analyze(code, function_at(0)));
+	reads = 0;
+	jit_code_scan(code, getpid(), large);
+	assert_in_range(reads, 1000, 10000);
+	reads = 0;
+	jit_code_scan(code, getpid(), large); // goes on behind it
+	assert_in_range(reads, 1000, 10000);
+	mapping_list_release(large);
+	jit_code_free(code);
+}
+
 TEST(analyzes_an_overwritten_function_again)
 {
 	struct jit_code *code = jit_code_new();
@@ -167,6 +200,8 @@ int main(void)
 						unmap_code),
 		cmocka_unit_test_setup_teardown(finds_similar_functions_before_they_are_sampled,
 						map_code, unmap_code),
+		cmocka_unit_test_setup_teardown(bounds_a_scan_of_a_large_mapping, map_code,
+						unmap_code),
 		cmocka_unit_test_setup_teardown(analyzes_an_overwritten_function_again, map_code,
 						unmap_code),
 		cmocka_unit_test_setup_teardown(refuses_code_that_is_no_function, map_code,

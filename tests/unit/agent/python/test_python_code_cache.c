@@ -23,6 +23,7 @@ struct fixture {
 	struct process_key process;
 	bool gone;    // the process has exited: no interpreter is known
 	pid_t parent; // forked it; 0: unknown
+	struct work_budget *budget;
 };
 
 static int find_interpreter(void *context, const struct process_key *process,
@@ -32,8 +33,10 @@ static int find_interpreter(void *context, const struct process_key *process,
 
 	if (fixture->gone || (process->pid != (uint32_t)getpid() && !fixture->parent))
 		return -ENOENT;
-	*ret_interpreter =
-		(struct python_interpreter){ &fixture->heap.offsets, CODE_TYPE, fixture->parent };
+	*ret_interpreter = (struct python_interpreter){ .offsets = &fixture->heap.offsets,
+							.code_type = CODE_TYPE,
+							.parent = fixture->parent,
+							.budget = fixture->budget };
 	return 0;
 }
 
@@ -353,6 +356,33 @@ TEST(bounds_reads_per_interval)
 	tear_down(&fixture);
 }
 
+static uint64_t each_millisecond(void)
+{
+	static uint64_t now_ns;
+
+	return now_ns += 1000000;
+}
+
+/* Each read takes a millisecond. */
+TEST(bounds_reads_of_one_process)
+{
+	struct work_pool pool = { .process_ns = 20 * 1000000, .cpu_ns = each_millisecond };
+	struct work_budget hostile = { .pool = &pool }, honest = { .pool = &pool };
+	struct fixture fixture;
+
+	set_up(&fixture, 0);
+	fixture.budget = &hostile;
+	for (uint32_t i = 0; i < 1000; i++)
+		name_at(&fixture, MANY_AT + i * 16, 1);
+	EXPECT_EQ(20, stats_of(&fixture).reads, "failed reads");
+	EXPECT_EQ(980, stats_of(&fixture).refused, "the others");
+	EXPECT_EQ(1, pool.put_off, "processes put off");
+	fixture.process.start_ns++; // another one
+	fixture.budget = &honest;
+	EXPECT_STR("f", name_at(&fixture, CODE_AT, checksum_of(10)), "its function");
+	tear_down(&fixture);
+}
+
 RUN_TESTS(cmocka_unit_test(a_frame_has_name_file_and_line),
 	  cmocka_unit_test(reads_a_code_object_once),
 	  cmocka_unit_test(reads_a_reused_address_again),
@@ -366,4 +396,5 @@ RUN_TESTS(cmocka_unit_test(a_frame_has_name_file_and_line),
 	  cmocka_unit_test(an_empty_name_is_shown_as_unnamed), cmocka_unit_test(evicts_idle_code),
 	  cmocka_unit_test(evicts_the_least_recently_used_code),
 	  cmocka_unit_test(bounds_memory_of_names_and_lines),
-	  cmocka_unit_test(bounds_reads_per_interval))
+	  cmocka_unit_test(bounds_reads_per_interval),
+	  cmocka_unit_test(bounds_reads_of_one_process))

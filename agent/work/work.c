@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/work/work.h"
+
+#include <stddef.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+enum { READS_PER_CHECK = 16 }; // of the clock, which costs a fraction of a read
+
+static _Thread_local struct work *innermost;
+
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t cpu_ns(const struct work_budget *budget)
+{
+	return budget && budget->pool->cpu_ns ? budget->pool->cpu_ns() : thread_cpu_ns();
+}
+
+static uint64_t limit_or(uint64_t limit_ns, uint64_t default_ns)
+{
+	return limit_ns ? limit_ns : default_ns;
+}
+
+static uint64_t limit_of(const struct work_pool *pool)
+{
+	if (pool->spent_ns < limit_or(pool->total_ns, WORK_TOTAL_NS_MAX))
+		return limit_or(pool->process_ns, WORK_PROCESS_NS_MAX);
+	return limit_or(pool->share_ns, WORK_SHARE_NS_MAX);
+}
+
+// Each interval since pays one budget of what was spent.
+static void renew(struct work_budget *budget)
+{
+	const struct work_pool *pool = budget->pool;
+	uint64_t paid_ns = (uint64_t)(pool->interval - budget->interval) *
+			   limit_or(pool->process_ns, WORK_PROCESS_NS_MAX);
+
+	budget->interval = pool->interval;
+	budget->spent_ns -= paid_ns < budget->spent_ns ? paid_ns : budget->spent_ns;
+}
+
+// Once for each process and interval; one line of the log for all of an interval.
+static void put_off(struct work_budget *budget, const char *stage, uint64_t spent_ns)
+{
+	struct work_pool *pool = budget->pool;
+
+	if (budget->is_put_off && budget->put_off_interval == pool->interval)
+		return;
+	budget->is_put_off = true;
+	budget->put_off_interval = pool->interval;
+	pool->put_off++;
+	if (pool->is_reported)
+		return;
+	pool->is_reported = true;
+	event_warn(pool->events, "processes",
+		   "put off the analysis of process %d: CPU time for %s spent (%llu ms, limit %llu "
+		   "ms per export interval); its new functions stay unnamed meanwhile",
+		   budget->pid, stage, (unsigned long long)(spent_ns / NS_PER_MS),
+		   (unsigned long long)(limit_of(pool) / NS_PER_MS));
+}
+
+bool work_begin(struct work *work, struct work_budget *budget, const char *stage)
+{
+	*work = (struct work){ 0 };
+	if (budget) {
+		renew(budget);
+		if (budget->spent_ns >= limit_of(budget->pool)) {
+			put_off(budget, stage, budget->spent_ns);
+			work->is_spent = true;
+			return false;
+		}
+	}
+	*work = (struct work){
+		.budget = budget,
+		.outer = innermost,
+		.stage_before = watchdog_enter(stage, budget ? budget->pid : 0),
+		.began_ns = cpu_ns(budget),
+		.stage = stage,
+		.has_begun = true,
+	};
+	innermost = work;
+	return true;
+}
+
+static uint64_t taken_ns(const struct work *work)
+{
+	uint64_t taken_ns = cpu_ns(work->budget) - work->began_ns;
+
+	return taken_ns > work->inner_ns ? taken_ns - work->inner_ns : 0;
+}
+
+void work_end(struct work *work)
+{
+	if (!work->has_begun)
+		return;
+	uint64_t own_ns = taken_ns(work);
+
+	work->has_begun = false;
+	innermost = work->outer;
+	if (work->outer)
+		work->outer->inner_ns += own_ns + work->inner_ns;
+	watchdog_leave(work->stage_before);
+	if (!work->budget)
+		return;
+	work->budget->spent_ns += own_ns;
+	work->budget->pool->spent_ns += own_ns;
+	if (work->is_spent)
+		put_off(work->budget, work->stage, work->budget->spent_ns);
+}
+
+bool work_may_read(void)
+{
+	struct work *work = innermost;
+
+	if (!work || work->is_spent)
+		return !work;
+	if (++work->reads > WORK_READS_MAX)
+		work->is_spent = true;
+	else if (work->budget && work->reads % READS_PER_CHECK == 0)
+		work->is_spent =
+			work->budget->spent_ns + taken_ns(work) >= limit_of(work->budget->pool);
+	return !work->is_spent;
+}
+
+bool work_is_spent(void)
+{
+	return innermost && innermost->is_spent;
+}
+
+void work_budget_inherit(struct work_budget *budget, const struct work_budget *former)
+{
+	budget->spent_ns = former->spent_ns;
+	budget->interval = former->interval;
+}
+
+void work_pool_renew(struct work_pool *pool)
+{
+	pool->interval++;
+	pool->spent_ns = 0;
+	pool->is_reported = false;
+}
