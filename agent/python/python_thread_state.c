@@ -6,11 +6,15 @@
 #include <string.h>
 
 #include "agent/process/process_memory.h"
+#include "agent/work/work.h"
 
 enum {
 	INTERPRETERS_TRIED_MAX = 4,
-	THREADS_TRIED_MAX = 16, // thread states read
-	WAYS_TRIED_MAX = 256,   // up to 64 system calls each; nearly always the first one is right
+	THREADS_TRIED_MAX = 16, // threads whose control blocks are searched
+	// Steps through the lists of thread states, whatever they hold: a list may be a ring, or without end. Few
+	// states are of threads that are just starting, so the first ones are enough.
+	STATES_READ_MAX = 256,
+	WAYS_TRIED_MAX = 256, // up to 64 system calls each; nearly always the first one is right
 
 	/*
 	 * A thread's control block, at pthread_self(): glibc's struct pthread has 2304 bytes (2.36), its table of keys
@@ -47,6 +51,7 @@ struct search {
 	pid_t pid;
 	struct thread threads[THREADS_TRIED_MAX];
 	uint32_t count;
+	uint32_t states_read;
 	uint32_t ways_tried;
 	int64_t dtv_at; // of the DTV pointer, from pthread_self()
 	struct python_process best;
@@ -241,7 +246,7 @@ static bool read_thread(pid_t pid, const struct python_layout *layout, uint64_t 
 	return true;
 }
 
-/* The list may change while it is read: the states found until then are good. */
+/* The list may change while it is read, or never end: the states found until then are good. */
 static void collect_threads(struct search *search, const struct python_layout *layout,
 			    uint64_t interpreter)
 {
@@ -251,6 +256,7 @@ static void collect_threads(struct search *search, const struct python_layout *l
 	if (read_word(search->pid, interpreter + layout->offsets.interpreter_threads, &state))
 		return;
 	while (state && search->count < THREADS_TRIED_MAX &&
+	       search->states_read++ < STATES_READ_MAX &&
 	       read_thread(search->pid, layout, state, interpreter, &thread)) {
 		// A starting thread has a state, but no pthread_self() yet.
 		if (thread.control >= ADDRESS_MIN && thread.control % 8 == 0)
@@ -345,9 +351,9 @@ int python_thread_state_locate(pid_t pid, const struct python_layout *layout, ui
 			break;
 	}
 	if (!search.count)
-		return -EAGAIN;
+		return work_is_spent() ? -EDQUOT : -EAGAIN;
 	search.dtv_at = find_dtv(&search);
 	if (!find_way(&search, layout->offsets.minor >= MINOR_WITH_VARIABLE))
-		return -ENOTSUP;
+		return work_is_spent() ? -EDQUOT : -ENOTSUP;
 	return set_way(&search, process);
 }

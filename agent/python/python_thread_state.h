@@ -21,7 +21,7 @@ int python_thread_state_find_pointer(pid_t pid, uint64_t self, bool is_above,
 /**
  * Find the way to the thread states of @pid. @interpreters is the address of the pointer to its first interpreter.
  * Sets ways, self_at, key_at, key_inside, tls_at, tls_also_at, dtv_at and dtv_inside of *process.
- * Returns 0; -EAGAIN: no interpreter or thread yet; -ENOTSUP: no thread points back to its state (maybe for the
+ * Returns 0; -EAGAIN: no interpreter or thread yet; -EDQUOT: the work's budget is spent; -ENOTSUP: no thread points back to its state (maybe for the
  * moment only); -errno when the process cannot be read.
  */
 int python_thread_state_locate(pid_t pid, const struct python_layout *layout, uint64_t interpreters,

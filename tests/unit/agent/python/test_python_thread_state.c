@@ -20,7 +20,8 @@ enum {
 	GLIBC_FIRST_KEY = 0x310, // of x86-64: seq, value for each of 32 keys
 	GLIBC_TABLES = 0x510,
 	MUSL_TABLE = 0x80,
-	READS_MAX = 10000,
+	READS_MAX =
+		10000, // of any search; past it, memory ends: one without a bound is seen, not endured
 };
 
 struct state {
@@ -52,7 +53,10 @@ static uint32_t reads;
 ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long to_count,
 			 const struct iovec *from, unsigned long from_count, unsigned long flags)
 {
-	reads++;
+	if (++reads > READS_MAX) {
+		errno = EFAULT;
+		return -1;
+	}
 	return syscall(SYS_process_vm_readv, pid, to, to_count, from, from_count, flags);
 }
 
@@ -78,6 +82,7 @@ static void reset(void)
 static int locate(struct python_process *process)
 {
 	*process = (struct python_process){ .ways = PYTHON_WAY_HOLDER };
+	reads = 0;
 	return python_thread_state_locate(getpid(), &layout, address_of(&fake.first), process);
 }
 
@@ -264,6 +269,24 @@ TEST(bounds_broken_and_circular_lists)
 	assert_int_equal(-ENOTSUP, python_thread_state_locate(getpid(), &layout, 16, &process));
 }
 
+TEST(bounds_steps_through_states_without_threads)
+{
+	struct python_process process;
+
+	reset();
+	fake.states[0].next = address_of(&fake.states[0]);
+	fake.states[0].thread = 0;
+	assert_int_equal(-EAGAIN, locate(&process));
+	assert_in_range(reads, 1, READS_MAX);
+	reset();
+	for (uint32_t i = 0; i < THREADS; i++)
+		fake.states[i].thread = 0;
+	fake.states[THREADS - 1].next = address_of(&fake.states[0]);
+	fake.interpreter[0] = address_of(fake.interpreter); // and a ring of interpreters
+	assert_int_equal(-EAGAIN, locate(&process));
+	assert_in_range(reads, 1, READS_MAX);
+}
+
 TEST(bounds_the_search_in_hostile_memory)
 {
 	struct python_process process;
@@ -274,7 +297,6 @@ TEST(bounds_the_search_in_hostile_memory)
 	for (uint32_t i = 0; i < THREADS; i++)
 		for (uint32_t k = 0; k < CONTROL_WORDS; k++)
 			fake.controls[i][k] = address_of(fake.tables[0]);
-	reads = 0;
 	assert_int_equal(-ENOTSUP, locate(&process));
 	assert_in_range(reads, 1, READS_MAX);
 }
@@ -338,6 +360,7 @@ RUN_TESTS(cmocka_unit_test(finds_glibcs_key_in_the_control_block),
 	  cmocka_unit_test(survives_a_second_state_of_a_thread),
 	  cmocka_unit_test(ignores_unused_keys), cmocka_unit_test(retries_a_starting_interpreter),
 	  cmocka_unit_test(bounds_broken_and_circular_lists),
+	  cmocka_unit_test(bounds_steps_through_states_without_threads),
 	  cmocka_unit_test(bounds_the_search_in_hostile_memory),
 	  cmocka_unit_test(x86_64_thread_pointer_is_pthread_self),
 	  cmocka_unit_test(aarch64_thread_pointer_follows_the_control_block),

@@ -18,7 +18,8 @@ static int find_interpreter(void *context, const struct process_key *process,
 	const struct fixture *fixture = context;
 
 	(void)process;
-	*ret_interpreter = (struct python_interpreter){ .offsets = &fixture->heap.offsets, .code_type = CODE_TYPE };
+	*ret_interpreter = (struct python_interpreter){ .offsets = &fixture->heap.offsets,
+							.code_type = CODE_TYPE };
 	return 0;
 }
 
