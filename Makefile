@@ -31,7 +31,7 @@ ifeq ($(V),)
 endif
 say = printf '  %-7s %s\n' $(1) $(2)
 
-BASE_LIBS := -ldw -lelf -lcurl -liberty -lxxhash -lyaml
+BASE_LIBS := -ldw -lelf -lcurl -lgnutls -liberty -lxxhash -lyaml
 PROTO_LIBS := -lgrpc -lgpr -lnghttp2 -lprotobuf-c -lz $(BASE_LIBS)
 AGENT_LIBS := -lbpf -lelf -lcapstone -llzma -lz $(BASE_LIBS)
 COLLECTOR_LIBS := -lrocksdb -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)

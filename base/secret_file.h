@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A secret in a file: one line. It never comes from argv or the environment, which others can read.
+#pragma once
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { SECRET_BYTES_MAX = 4096 }; // a token of an identity provider has some 2 KiB
+
+/**
+ * Read the first line of @path, without blanks around it. Returns 0; -EINVAL (empty, longer than
+ * SECRET_BYTES_MAX, or bytes that no header carries); -errno. @err never has the content.
+ */
+int secret_file_read(const char *path, char ret_secret[SECRET_BYTES_MAX], struct error *err);
+
+/** Overwrite memory that held a secret. */
+void secret_erase(void *secret, size_t size);
