@@ -217,7 +217,7 @@ static struct selector selector_or_die(const char *text)
 	struct selector selector;
 	struct error err = { 0 };
 
-	if (selector_parse(text, &selector, &err) < 0)
+	if (selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err) < 0)
 		die("%s", err.text);
 	return selector;
 }

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 
 static const struct label_spec labels[] = {
+	{ LABEL_TENANT, "who owns the series: the tenant of the agent's credential" },
 	{ LABEL_SERVICE, "the service: OTEL_SERVICE_NAME, the systemd unit or the executable" },
 	{ LABEL_NODE, "the machine's host name" },
 	{ LABEL_PROCESS, "the process's comm" },

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 // Whose it is.
+#define LABEL_TENANT  "tenant"
 #define LABEL_SERVICE "service"
 #define LABEL_NODE    "node"
 #define LABEL_PROCESS "process"

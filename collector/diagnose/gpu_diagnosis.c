@@ -120,11 +120,13 @@ static int read_sum(const struct query *query, const struct gpu_diagnosis *diagn
 	if (selector.count)
 		memcpy(matchers, query->selector->matchers, selector.count * sizeof(matchers[0]));
 	if (direction) // shallow copies
-		matchers[selector.count++] = (struct matcher){ (char *)LABEL_DIRECTION, MATCH_EQUAL,
-							       (char *)direction, NULL };
+		matchers[selector.count++] = (struct matcher){ .name = (char *)LABEL_DIRECTION,
+							       .op = MATCH_EQUAL,
+							       .value = (char *)direction };
 	if (memory)
-		matchers[selector.count++] =
-			(struct matcher){ (char *)LABEL_MEMORY, MATCH_EQUAL, (char *)memory, NULL };
+		matchers[selector.count++] = (struct matcher){ .name = (char *)LABEL_MEMORY,
+							       .op = MATCH_EQUAL,
+							       .value = (char *)memory };
 	sums.selector = &selector;
 	sums.group_by = NULL;
 	int rc = query_flame_tree(&sums, &tree, err);
@@ -254,15 +256,17 @@ static int read_skew(const struct query *query, struct gpu_diagnosis *diagnosis,
 		memcpy(matchers, query->selector->matchers, selector.count * sizeof(matchers[0]));
 	skew.selector = &selector;
 	int rc = read_largest(&skew, LABEL_COMMUNICATOR, diagnosis->late_communicator, &ns, err);
-	matchers[selector.count++] = (struct matcher){ (char *)LABEL_COMMUNICATOR, MATCH_EQUAL,
-						       diagnosis->late_communicator, NULL };
+	matchers[selector.count++] = (struct matcher){ .name = (char *)LABEL_COMMUNICATOR,
+						       .op = MATCH_EQUAL,
+						       .value = diagnosis->late_communicator };
 	if (!rc)
 		rc = read_largest(&skew, LABEL_RANK, diagnosis->late_rank, &ns, err);
 	if (!rc)
 		set_share(&diagnosis->figures, GPU_FIGURE_SKEW, ns,
 			  (int64_t)diagnosis->figures.range_ns);
-	matchers[selector.count++] =
-		(struct matcher){ (char *)LABEL_RANK, MATCH_EQUAL, diagnosis->late_rank, NULL };
+	matchers[selector.count++] = (struct matcher){ .name = (char *)LABEL_RANK,
+						       .op = MATCH_EQUAL,
+						       .value = diagnosis->late_rank };
 	return rc ? rc : read_largest(&skew, LABEL_NODE, diagnosis->late_node, &ns, err);
 }
 

@@ -76,7 +76,10 @@ static int select_gpus(struct gauge_reader *reader, const struct query_series_se
 	buffer_append_byte(&text, 0);
 	if (text.rc)
 		return error_set(err, text.rc, "out of memory for the GPUs");
-	return reader->gpu_count ? selector_parse((const char *)text.bytes, &reader->gpus, err) : 0;
+	if (!reader->gpu_count)
+		return 0;
+	return selector_parse((const char *)text.bytes, selector_tenant(reader->query->selector),
+			      &reader->gpus, err);
 }
 
 static int find_gpus(struct gauge_reader *reader, struct error *err)

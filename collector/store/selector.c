@@ -366,7 +366,24 @@ static int scan_selector(struct scanner *scanner, struct selector *selector)
 			    : 0;
 }
 
-int selector_parse(const char *text, struct selector *ret_selector, struct error *err)
+static int add_tenant(struct selector *selector, const char *tenant, struct error *err)
+{
+	struct matcher *matcher = &selector->matchers[selector->count++];
+
+	*matcher = (struct matcher){ .op = MATCH_EQUAL, .is_tenant = true };
+	matcher->name = strdup(LABEL_TENANT);
+	matcher->value = strdup(tenant);
+	return matcher->name && matcher->value ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+const char *selector_tenant(const struct selector *selector)
+{
+	return selector->count && selector->matchers[0].is_tenant ? selector->matchers[0].value
+								  : SELECTOR_ALL_TENANTS;
+}
+
+int selector_parse(const char *text, const char *tenant, struct selector *ret_selector,
+		   struct error *err)
 {
 	_cleanup_(selector_deinit) struct selector selector = { 0 };
 	struct scanner scanner = { .text = text, .at = text, .err = err };
@@ -379,7 +396,9 @@ int selector_parse(const char *text, struct selector *ret_selector, struct error
 	if (!selector.matchers)
 		return error_set(err, -ENOMEM, "out of memory");
 
-	int rc = scan_selector(&scanner, &selector);
+	int rc = tenant ? add_tenant(&selector, tenant, err) : 0;
+	if (!rc)
+		rc = scan_selector(&scanner, &selector);
 	if (rc)
 		return rc;
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/labels.h"
 
-enum { SELECTOR_MATCHERS_MAX = 32, SELECTOR_BYTES_MAX = 8192 };
+enum { SELECTOR_MATCHERS_MAX = 32 /* the tenant's among them */, SELECTOR_BYTES_MAX = 8192 };
 
 enum matcher_op { MATCH_EQUAL, MATCH_NOT_EQUAL, MATCH_REGEX, MATCH_NOT_REGEX };
 
@@ -17,7 +17,8 @@ struct matcher {
 	char *name;
 	enum matcher_op op;
 	char *value;
-	void *regex; // compiled; private
+	void *regex;    // compiled; private
+	bool is_tenant; // not of the user: it holds the selector to its tenant
 };
 
 struct selector {
@@ -25,11 +26,18 @@ struct selector {
 	uint32_t count;
 };
 
+/** For selector_parse(): the reader may see every tenant's series. */
+#define SELECTOR_ALL_TENANTS NULL
+
 /**
- * Parse a selector: "{...}", "{}", "" (everything), or a bare word, short for {service="word"}.
- * Returns 0; -EINVAL with the column (from 1) and what was expected in @err; -ENOMEM.
+ * Parse a selector: "{...}", "{}", "" (everything), or a bare word, short for {service="word"}. It
+ * matches series of @tenant only ("": those without one), whatever the text says: there is no other way
+ * to a selector. Returns 0; -EINVAL with the column (from 1) and what was expected in @err; -ENOMEM.
  */
-int selector_parse(const char *text, struct selector *ret_selector, struct error *err);
+int selector_parse(const char *text, const char *tenant, struct selector *ret_selector,
+		   struct error *err);
+/** The tenant that it was parsed with; copies of its matchers keep it. */
+const char *selector_tenant(const struct selector *selector);
 void selector_deinit(struct selector *selector);
 
 /**

@@ -141,7 +141,8 @@ static inline struct query random_query(struct store *store, struct selector *se
 	static const char *const groups[] = { NULL, NULL, "node", "service", "nobody" };
 	struct error err;
 
-	assert_int_equal(0, selector_parse(selectors[random_below(4)], selector, &err));
+	assert_int_equal(0, selector_parse(selectors[random_below(4)], SELECTOR_ALL_TENANTS,
+					   selector, &err));
 	uint64_t from_ns = PARTITION_NS + random_below(100) * 20000000ULL;
 	return (struct query){
 		.store = store,

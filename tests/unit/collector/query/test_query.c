@@ -560,7 +560,8 @@ TEST(refuses_expensive_patterns)
 	};
 	memory_store_add(store, &sample);
 	labels_deinit(&labels);
-	assert_int_equal(0, selector_parse("{node=~\"(a+)+b\"}", &selector, &err));
+	assert_int_equal(
+		0, selector_parse("{node=~\"(a+)+b\"}", SELECTOR_ALL_TENANTS, &selector, &err));
 	assert_int_equal(-EINVAL, query_flame_tree(&query, &tree, &err));
 	assert_non_null(strstr(err.text, "node takes too long"));
 	selector_deinit(&selector);

@@ -166,7 +166,7 @@ static inline struct selector selector_of(const char *text)
 	struct selector selector;
 	struct error err = { 0 };
 
-	if (selector_parse(text, &selector, &err) < 0)
+	if (selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err) < 0)
 		fail_msg("selector %s: %s", text, err.text);
 	return selector;
 }

@@ -45,7 +45,7 @@ TEST(parses_selectors)
 	for EACH (row, good) {
 		struct selector selector = { 0 };
 		struct error err = { 0 };
-		int rc = selector_parse(row->text, &selector, &err);
+		int rc = selector_parse(row->text, SELECTOR_ALL_TENANTS, &selector, &err);
 
 		if (rc)
 			fail_msg("%s: %s", row->what, err.text);
@@ -103,7 +103,8 @@ TEST(refuses_wrong_selectors_with_the_column)
 		struct selector selector = { .count = 77 };
 		struct error err = { 0 };
 
-		EXPECT_EQ(-EINVAL, selector_parse(row->text, &selector, &err), row->what);
+		EXPECT_EQ(-EINVAL, selector_parse(row->text, SELECTOR_ALL_TENANTS, &selector, &err),
+			  row->what);
 		EXPECT_EQ(77, selector.count, row->what);
 		if (strncmp(err.text, row->error, strlen(row->error)) != 0)
 			fail_msg("%s: \"%s\", expected \"%s\"", row->what, err.text, row->error);
@@ -119,9 +120,10 @@ TEST(selectors_have_limits)
 	assert_non_null(text);
 	memset(text, 'a', SELECTOR_BYTES_MAX + 1);
 	text[SELECTOR_BYTES_MAX + 1] = '\0';
-	EXPECT_EQ(-EINVAL, selector_parse(text, &selector, &err), "one byte too many");
+	EXPECT_EQ(-EINVAL, selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err),
+		  "one byte too many");
 	text[SELECTOR_BYTES_MAX] = '\0';
-	EXPECT_EQ(0, selector_parse(text, &selector, &err), "longest");
+	EXPECT_EQ(0, selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err), "longest");
 	selector_deinit(&selector);
 
 	char *at = text;
@@ -129,17 +131,19 @@ TEST(selectors_have_limits)
 	for (int i = 0; i < SELECTOR_MATCHERS_MAX; i++)
 		at += sprintf(at, "a%d=\"x\",", i);
 	strcpy(at, "}");
-	EXPECT_EQ(0, selector_parse(text, &selector, &err), "most matchers");
+	EXPECT_EQ(0, selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err), "most matchers");
 	EXPECT_EQ(SELECTOR_MATCHERS_MAX, selector.count, "most matchers");
 	selector_deinit(&selector);
 	strcpy(at, "b=\"x\"}");
-	EXPECT_EQ(-EINVAL, selector_parse(text, &selector, &err), "one matcher too many");
+	EXPECT_EQ(-EINVAL, selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err),
+		  "one matcher too many");
 
 	at = text;
 	*at++ = '{';
 	memset(at, 'n', LABEL_NAME_BYTES_MAX + 1);
 	strcpy(at + LABEL_NAME_BYTES_MAX + 1, "=\"\"}");
-	EXPECT_EQ(-EINVAL, selector_parse(text, &selector, &err), "name too long");
+	EXPECT_EQ(-EINVAL, selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err),
+		  "name too long");
 	free(text);
 }
 
@@ -184,7 +188,8 @@ TEST(labels_match_as_in_promql)
 		assert_int_equal(0, labels_set(&labels, "service", "llm"));
 		if (row->node)
 			assert_int_equal(0, labels_set(&labels, "node", row->node));
-		EXPECT_EQ(0, selector_parse(row->text, &selector, &err), row->what);
+		EXPECT_EQ(0, selector_parse(row->text, SELECTOR_ALL_TENANTS, &selector, &err),
+			  row->what);
 		EXPECT_EQ(row->matches, selector_matches(&selector, &labels), row->what);
 		EXPECT_EQ(0, selector_check_cost(&selector, &err), row->what);
 		selector_deinit(&selector);
@@ -220,7 +225,7 @@ TEST(stops_hostile_patterns_early)
 		struct error err = { 0 };
 		uint64_t start_ns = clock_thread_cpu_ns();
 
-		assert_int_equal(0, selector_parse(*text, &selector, &err));
+		assert_int_equal(0, selector_parse(*text, SELECTOR_ALL_TENANTS, &selector, &err));
 		for (int i = 0; i < 100000; i++)
 			matcher_matches(&selector.matchers[0], value);
 		// 2 s are allowed to all matches together; the rest is a slow machine's.
@@ -237,7 +242,8 @@ TEST(reports_a_pattern_that_was_stopped)
 	char value[LABEL_VALUE_BYTES_MAX + 1];
 
 	fill_hostile(value);
-	assert_int_equal(0, selector_parse("{node=~\"(a+)+b\"}", &selector, &err));
+	assert_int_equal(
+		0, selector_parse("{node=~\"(a+)+b\"}", SELECTOR_ALL_TENANTS, &selector, &err));
 	assert_int_equal(0, selector_check_cost(&selector, &err));
 	assert_false(matcher_matches(&selector.matchers[0], value));
 	assert_int_equal(-EINVAL, selector_check_cost(&selector, &err));
@@ -245,7 +251,48 @@ TEST(reports_a_pattern_that_was_stopped)
 	selector_deinit(&selector);
 }
 
-RUN_TESTS(cmocka_unit_test(parses_selectors),
+static const struct {
+	const char *text;
+	const char *tenant;
+	const char *label; // the series' tenant; NULL: none
+	bool matches;
+} tenants[] = {
+	{ "", "a", "a", true },
+	{ "", "a", "b", false },
+	{ "", "a", NULL, false },
+	{ "", "", NULL, true },
+	{ "", "", "a", false },
+	{ "", SELECTOR_ALL_TENANTS, "a", true },
+	{ "", SELECTOR_ALL_TENANTS, NULL, true },
+	{ "{tenant=\"b\"}", "a", "a", false },
+	{ "{tenant=\"b\"}", "a", "b", false },
+	{ "{tenant=~\".*\"}", "a", "b", false },
+	{ "{tenant!=\"a\"}", "a", "b", false },
+	{ "{tenant=\"b\"}", SELECTOR_ALL_TENANTS, "b", true },
+	{ "llm", "a", "b", false },
+};
+
+TEST(matches_its_tenant_only)
+{
+	for EACH (row, tenants) {
+		struct selector selector = { 0 };
+		struct labels labels = { 0 };
+		struct error err = { 0 };
+
+		assert_int_equal(0, labels_set(&labels, "service", "llm"));
+		assert_int_equal(0, labels_set(&labels, "tenant", row->label ? row->label : ""));
+		assert_int_equal(0, selector_parse(row->text, row->tenant, &selector, &err));
+		EXPECT_EQ(row->matches, selector_matches(&selector, &labels), row->text);
+		if (row->tenant)
+			EXPECT_STR(row->tenant, selector_tenant(&selector), row->text);
+		else
+			assert_null(selector_tenant(&selector));
+		selector_deinit(&selector);
+		labels_deinit(&labels);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(matches_its_tenant_only), cmocka_unit_test(parses_selectors),
 	  cmocka_unit_test(refuses_wrong_selectors_with_the_column),
 	  cmocka_unit_test(selectors_have_limits), cmocka_unit_test(labels_match_as_in_promql),
 	  cmocka_unit_test(stops_hostile_patterns_early),
