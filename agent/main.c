@@ -31,6 +31,7 @@
 #include "base/log.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
+#include "proto/rpc.h"
 
 #define FIRST_EXPORT_NS (1 * NS_PER_SECOND) // so that there is soon something to look at
 #define TICK_NS         (500 * NS_PER_MS)   // profiler_tick() needs at least one a second
@@ -110,8 +111,15 @@ static int open_signals(struct agent *agent, struct error *err)
 
 static int open_sender(struct agent *agent, struct error *err)
 {
+	const struct rpc_security security = {
+		.ca_file = agent->options.tls_ca,
+		.certificate_file = agent->options.tls_cert,
+		.key_file = agent->options.tls_key,
+		.token_file = agent->options.token_file,
+	};
 	struct sender_options options = {
 		.address = agent->options.collector,
+		.security = &security,
 		.spool_bytes = agent->options.spool_bytes,
 		SENDER_DEFAULTS,
 	};

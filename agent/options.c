@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/sources/source.h"
+#include "base/address.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
@@ -114,6 +115,13 @@ static int check(const struct options *options, const char *log_level, int argc,
 				 argv[first_word]);
 	if (rpc_address_check(options->collector, 1, &cause))
 		return error_set(err, -EINVAL, "--collector: %s", cause.text);
+	if (options->token_file && !options->tls_ca && !options->insecure &&
+	    !address_is_local(options->collector))
+		return error_set(err, -EINVAL,
+				 "--token-file: without TLS everybody on the way to %.100s could "
+				 "read the token; add --tls-ca (the collector's CA in PEM, or "
+				 "system), or --insecure",
+				 options->collector);
 	if (options->debuginfod && !options->cache_folder)
 		return error_set(err, -EINVAL,
 				 "--debuginfod: needs a --cache for what servers send");
@@ -136,6 +144,18 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	const struct config_option table[] = {
 		{ "collector", 'c', CONFIG_STRING, &o->collector, "127.0.0.1:7171", 0, 0, "ADDR",
 		  "send profiles to this collector, HOST:PORT (gRPC)" },
+		{ "tls-ca", 0, CONFIG_STRING, &o->tls_ca, NULL, 0, 0, "FILE",
+		  "connect by TLS and trust a collector with a certificate of these CAs (PEM); "
+		  "system: the machine's CAs" },
+		{ "tls-cert", 0, CONFIG_STRING, &o->tls_cert, NULL, 0, 0, "FILE",
+		  "show the collector this client certificate (PEM); needs --tls-key" },
+		{ "tls-key", 0, CONFIG_STRING, &o->tls_key, NULL, 0, 0, "FILE",
+		  "private key of --tls-cert (PEM)" },
+		{ "token-file", 0, CONFIG_STRING, &o->token_file, NULL, 0, 0, "FILE",
+		  "send the collector the token in this file; read again when it changes, as are "
+		  "the files of --tls-*" },
+		{ "insecure", 0, CONFIG_BOOL, &o->insecure, NULL, 0, 0, NULL,
+		  "send the token without TLS, where the network is trusted" },
 		{ "profiles", 0, CONFIG_STRING, &profiles, "cpu,wall,memory,gpu", 0, 0, "LIST",
 		  "collect these profiles: cpu (always), wall (off-CPU time, run queue), memory "
 		  "(growth), gpu (calls of the GPU driver)" },
@@ -211,6 +231,10 @@ void options_deinit(struct options *options)
 	free(options->cache_folder);
 	free(options->debuginfod);
 	free(options->wakers);
+	free(options->tls_ca);
+	free(options->tls_cert);
+	free(options->tls_key);
+	free(options->token_file);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };
 }

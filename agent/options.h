@@ -28,6 +28,8 @@ struct options {
 	uint64_t overhead_interval_ns;
 	uint64_t cupti_interval_ns;
 	enum log_level log_level;
+	char *tls_ca, *tls_cert, *tls_key, *token_file; // files; NULL: none
+	bool insecure;                                  // the token may travel without TLS
 };
 
 /**

@@ -15,6 +15,7 @@ void api_request_deinit(struct api_request *request)
 	free(request->from);
 	free(request->to);
 	free(request->collector_http);
+	http_security_deinit(&request->security);
 }
 
 int api_request_set_selector(struct api_request *request, int count, char **words,
@@ -83,6 +84,7 @@ int api_request_send(const struct api_request *request, struct buffer *url,
 	uint64_t started_ns = clock_monotonic_ns();
 	struct http_request get = {
 		.url = buffer_string(url),
+		.security = &request->security,
 		.timeout_ms = (uint32_t)(request->timeout_ns / NS_PER_MS),
 		.progress = progress_is_shown() ? show_progress : NULL,
 		.context = &started_ns,

@@ -15,37 +15,44 @@ struct api_request {
 	char *from, *to; // owned
 	char *collector_http;
 	uint64_t timeout_ns;
+	struct http_security security;
 	const char *selector; // of the command line
 };
 
 /* The flags that fill it, for a command's options. */
-#define API_REQUEST_OPTIONS(request)                                                           \
-	{                                                                                      \
-		"from", 0, CONFIG_STRING, &(request)->from,    "now-15m",                      \
-		0,      0, "TIME",        "begin of the range"                                 \
-	},                                                                                     \
-		{ "to",                                                                        \
-		  0,                                                                           \
-		  CONFIG_STRING,                                                               \
-		  &(request)->to,                                                              \
-		  "now",                                                                       \
-		  0,                                                                           \
-		  0,                                                                           \
-		  "TIME",                                                                      \
-		  "end of the range, itself not included" },                                   \
-		{ "collector-http",                                                            \
-		  0,                                                                           \
-		  CONFIG_STRING,                                                               \
-		  &(request)->collector_http,                                                  \
-		  "http://127.0.0.1:7070",                                                     \
-		  0,                                                                           \
-		  0,                                                                           \
-		  "URL",                                                                       \
-		  "where the collector answers" },                                             \
-	{                                                                                      \
-		"timeout", 0, CONFIG_DURATION, &(request)->timeout_ns, "60s", 100 * NS_PER_MS, \
-			3600 * NS_PER_SECOND, "TIME", "time limit of the request"              \
-	}
+#define API_REQUEST_OPTIONS(request)                                      \
+	{                                                                 \
+		"from", 0, CONFIG_STRING, &(request)->from,    "now-15m", \
+		0,      0, "TIME",        "begin of the range"            \
+	},                                                                \
+		{ "to",                                                   \
+		  0,                                                      \
+		  CONFIG_STRING,                                          \
+		  &(request)->to,                                         \
+		  "now",                                                  \
+		  0,                                                      \
+		  0,                                                      \
+		  "TIME",                                                 \
+		  "end of the range, itself not included" },              \
+		{ "collector-http",                                       \
+		  0,                                                      \
+		  CONFIG_STRING,                                          \
+		  &(request)->collector_http,                             \
+		  "http://127.0.0.1:7070",                                \
+		  0,                                                      \
+		  0,                                                      \
+		  "URL",                                                  \
+		  "where the collector answers" },                        \
+		{ "timeout",                                              \
+		  0,                                                      \
+		  CONFIG_DURATION,                                        \
+		  &(request)->timeout_ns,                                 \
+		  "60s",                                                  \
+		  100 * NS_PER_MS,                                        \
+		  3600 * NS_PER_SECOND,                                   \
+		  "TIME",                                                 \
+		  "time limit of the request" },                          \
+		HTTP_SECURITY_OPTIONS(&(request)->security)
 
 void api_request_deinit(struct api_request *request);
 

@@ -21,6 +21,7 @@
 struct upload_options {
 	char *collector_http;
 	uint64_t timeout_ns;
+	struct http_security security;
 	int first_file;
 };
 
@@ -40,6 +41,7 @@ static int parse(int argc, char **argv, struct upload_options *options,
 		  "http://127.0.0.1:7070", 0, 0, "URL", "address of the collector's HTTP API" },
 		{ "timeout", 0, CONFIG_DURATION, &options->timeout_ns, "10m", 100 * NS_PER_MS,
 		  24 * 3600 * NS_PER_SECOND, "TIME", "time limit per file" },
+		HTTP_SECURITY_OPTIONS(&options->security),
 	};
 	const struct config_program program = {
 		.name = "cairn upload",
@@ -94,6 +96,7 @@ static int send_file(const struct upload_options *options, const char *path, int
 	buffer_append_string(&url, build_id);
 	const struct http_request request = {
 		.url = buffer_string(&url),
+		.security = &options->security,
 		.timeout_ms = (uint32_t)(options->timeout_ns / NS_PER_MS),
 		.progress = progress_is_shown() ? show_progress : NULL,
 		.context = &sending,
@@ -145,5 +148,6 @@ int cmd_upload(int argc, char **argv)
 		}
 	}
 	free(options.collector_http);
+	http_security_deinit(&options.security);
 	return exit_code;
 }

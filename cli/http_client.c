@@ -3,10 +3,15 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/cleanup.h"
+#include "base/secret_file.h"
 #include "base/version.h"
 
 enum { CONNECT_TIMEOUT_MS = 5000 };
@@ -14,6 +19,15 @@ enum { CONNECT_TIMEOUT_MS = 5000 };
 void http_response_deinit(struct http_response *response)
 {
 	buffer_deinit(&response->body);
+}
+
+void http_security_deinit(struct http_security *security)
+{
+	free(security->tls_ca);
+	free(security->tls_cert);
+	free(security->tls_key);
+	free(security->token_file);
+	*security = (struct http_security){ 0 };
 }
 
 static size_t receive(char *bytes, size_t size, size_t count, void *context)
@@ -52,6 +66,63 @@ static void set_up(CURL *curl, const struct http_request *request, struct buffer
 		curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, report);
 		curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request);
 	}
+}
+
+static bool is_private(const char *url)
+{
+	static const char http[] = "http://";
+	char address[256];
+
+	if (strncasecmp(url, http, strlen(http)) != 0)
+		return true;
+	snprintf(address, sizeof(address), "%.*s", (int)strcspn(url + strlen(http), "/?#"),
+		 url + strlen(http));
+	// Without a port the last colon may be an IPv6 address's.
+	if (!strrchr(address, ':') || address[strlen(address) - 1] == ']')
+		strncat(address, ":80", sizeof(address) - strlen(address) - 1);
+	return !strchr(address, '@') && address_is_local(address);
+}
+
+static int set_up_token(CURL *curl, const struct http_request *request,
+			struct curl_slist **ret_headers, struct error *err)
+{
+	const struct http_security *security = request->security;
+	char secret[SECRET_BYTES_MAX], header[SECRET_BYTES_MAX + 32];
+
+	if (!is_private(request->url) && !security->insecure)
+		return error_set(err, -EPERM,
+				 "--token-file: everybody on the way to %.100s could read the "
+				 "token; use https, or --insecure",
+				 request->url);
+	int rc = secret_file_read(security->token_file, secret, err);
+	if (!rc) {
+		snprintf(header, sizeof(header), "Authorization: Bearer %s", secret);
+		*ret_headers = curl_slist_append(NULL, header);
+		rc = *ret_headers ? 0 : error_set(err, -ENOMEM, "out of memory");
+	}
+	secret_erase(secret, sizeof(secret));
+	secret_erase(header, sizeof(header));
+	if (!rc)
+		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *ret_headers);
+	return rc;
+}
+
+static int set_up_security(CURL *curl, const struct http_request *request,
+			   struct curl_slist **ret_headers, struct error *err)
+{
+	const struct http_security *security = request->security;
+
+	if (!security)
+		return 0;
+	if (!security->tls_cert != !security->tls_key)
+		return error_set(err, -EINVAL, "--tls-cert and --tls-key belong together");
+	if (security->tls_ca && strcmp(security->tls_ca, "system") != 0)
+		curl_easy_setopt(curl, CURLOPT_CAINFO, security->tls_ca);
+	if (security->tls_cert) {
+		curl_easy_setopt(curl, CURLOPT_SSLCERT, security->tls_cert);
+		curl_easy_setopt(curl, CURLOPT_SSLKEY, security->tls_key);
+	}
+	return security->token_file ? set_up_token(curl, request, ret_headers, err) : 0;
 }
 
 static int errno_of(CURLcode code)
@@ -122,11 +193,18 @@ static int exchange(const struct http_request *request, struct upload *upload,
 {
 	CURL *curl = curl_easy_init();
 
+	struct curl_slist *headers = NULL;
+
 	if (!curl)
 		return error_set(err, -ENOMEM, "libcurl cannot be set up");
 
-	int rc = perform(curl, request, upload, response, err);
+	int rc = set_up_security(curl, request, &headers, err);
+	if (!rc)
+		rc = perform(curl, request, upload, response, err);
 	curl_easy_cleanup(curl);
+	if (headers)
+		secret_erase(headers->data, strlen(headers->data));
+	curl_slist_free_all(headers);
 	return rc;
 }
 

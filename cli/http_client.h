@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/config/config_setting.h"
 #include "base/error.h"
 
 enum { HTTP_BODY_BYTES_MAX = 512 << 20 }; // a pprof file of a day of a fleet is far below this
@@ -13,10 +14,65 @@ enum { HTTP_BODY_BYTES_MAX = 512 << 20 }; // a pprof file of a day of a fleet is
 /** Called with the bytes received (of a PUT: sent) so far, about once a second and at each arrival. */
 typedef void (*http_progress_fn)(void *context, uint64_t bytes);
 
+/** How to prove who asks, and to know the collector: files. */
+struct http_security {
+	char *tls_ca;   // owned; NULL or "system": the machine's CAs
+	char *tls_cert; // NULL: no client certificate
+	char *tls_key;
+	char *token_file; // NULL: no token
+	bool insecure;    // the token may travel without TLS
+};
+
+/* The flags that fill it, for a command's options. */
+#define HTTP_SECURITY_OPTIONS(security)                                                        \
+	{ "tls-ca",                                                                            \
+	  0,                                                                                   \
+	  CONFIG_STRING,                                                                       \
+	  &(security)->tls_ca,                                                                 \
+	  NULL,                                                                                \
+	  0,                                                                                   \
+	  0,                                                                                   \
+	  "FILE",                                                                              \
+	  "trust a collector with a certificate of these CAs (PEM); default: the machine's" }, \
+		{ "tls-cert",                                                                  \
+		  0,                                                                           \
+		  CONFIG_STRING,                                                               \
+		  &(security)->tls_cert,                                                       \
+		  NULL,                                                                        \
+		  0,                                                                           \
+		  0,                                                                           \
+		  "FILE",                                                                      \
+		  "show the collector this client certificate (PEM); needs --tls-key" },       \
+		{ "tls-key",                                                                   \
+		  0,                                                                           \
+		  CONFIG_STRING,                                                               \
+		  &(security)->tls_key,                                                        \
+		  NULL,                                                                        \
+		  0,                                                                           \
+		  0,                                                                           \
+		  "FILE",                                                                      \
+		  "private key of --tls-cert (PEM)" },                                         \
+		{ "token-file",                                                                \
+		  0,                                                                           \
+		  CONFIG_STRING,                                                               \
+		  &(security)->token_file,                                                     \
+		  NULL,                                                                        \
+		  0,                                                                           \
+		  0,                                                                           \
+		  "FILE",                                                                      \
+		  "send the token in this file; CAIRN_TOKEN_FILE names it, too" },             \
+	{                                                                                      \
+		"insecure", 0, CONFIG_BOOL, &(security)->insecure, NULL, 0, 0, NULL,           \
+			"send the token without TLS, where the network is trusted"             \
+	}
+
+void http_security_deinit(struct http_security *security);
+
 struct http_request {
 	const char *url;
-	uint32_t timeout_ms;       // for the whole exchange
-	http_progress_fn progress; // or NULL
+	const struct http_security *security; // NULL: none
+	uint32_t timeout_ms;                  // for the whole exchange
+	http_progress_fn progress;            // or NULL
 	void *context;
 };
 

@@ -2,12 +2,14 @@
 // cairn-collector: opens the store and the two servers in front of it, and runs the store's
 // maintenance until a signal stops it.
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -16,6 +18,8 @@
 #include "base/memory_limit.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
+#include "collector/access/access.h"
+#include "collector/access/access_file.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
 #include "collector/ingest/readiness.h"
@@ -33,7 +37,9 @@ enum {
 	EXPORT_WORK_PER_BYTE = 20,
 	GRPC_GRACE_MS = 5000,
 	HTTP_GRACE_MS = 2000,
-	MAINTENANCE_LOG_S = 60, // between log lines about failing maintenance
+	MAINTENANCE_LOG_S = 60,             // between log lines about failing maintenance
+	CERTIFICATE_LEFT_S = 7 * 24 * 3600, // warn daily that it expires
+	CERTIFICATE_LOG_S = 24 * 3600,
 };
 
 static const struct confined_task *const confined_tasks[] = { &dwarf_task };
@@ -46,6 +52,10 @@ struct collector {
 	struct rpc_events rpc_events;
 	struct store *store;
 	struct metrics metrics;
+	struct tls_server *tls; // NULL: none
+	struct access *access;
+	struct audit *audit; // NULL: none
+	uint64_t certificate_logged_s;
 	struct receiver *receiver;
 	struct debug_files debug_files;
 	struct debuginfod *debuginfod;
@@ -74,6 +84,9 @@ static void collector_close(struct collector *collector)
 	debug_files_close(&collector->debug_files);
 	if (collector->store)
 		store_close(collector->store);
+	audit_close(collector->audit);
+	access_close(collector->access);
+	tls_server_close(collector->tls);
 	collector_options_deinit(&collector->options);
 }
 
@@ -117,6 +130,9 @@ static int open_http(struct collector *collector, struct error *err)
 		.address = collector->options.http,
 		.threads = (uint32_t)collector->options.http_threads,
 		.context = &collector->api,
+		.tls = collector->tls,
+		.proxy_header = collector->options.proxy_header,
+		.admit = http_api_admit,
 		.is_slow = http_api_is_slow,
 		.handle = http_api_handle,
 		.begin_upload = http_api_begin_upload,
@@ -199,6 +215,45 @@ static int plan_resources(struct collector *collector, struct error *err)
 	return 0;
 }
 
+static int open_audit(struct collector *collector, struct error *err)
+{
+	const char *path = collector->options.audit;
+	char file[PATH_MAX];
+
+	if (!path) {
+		if (!collector->options.access)
+			return 0;
+		snprintf(file, sizeof(file), "%s/audit.log", collector->options.data);
+		path = file;
+	}
+	if (strcmp(path, "none") == 0)
+		return 0;
+	return audit_open(path, &collector->metrics, &collector->audit, err);
+}
+
+static int open_access(struct collector *collector, struct error *err)
+{
+	const struct collector_options *o = &collector->options;
+	const struct tls_server_options tls_options = { o->tls_cert, o->tls_key, o->tls_client_ca,
+							o->tls_crl };
+	int rc = o->tls_cert ? tls_server_open(&tls_options, &collector->tls, err) : 0;
+
+	if (rc)
+		return rc;
+	const struct access_options access_options = { o->access, collector->tls, o->proxy_header,
+						       o->proxy_from };
+	rc = access_open(&access_options, &collector->access, err);
+	if (rc)
+		return rc;
+	collector->api.access = collector->access;
+	collector->api.is_tls = collector->tls;
+	if (o->insecure && (!collector->tls || !o->access))
+		log_warn("collector: --insecure: %s; whoever reaches %s and %s can %s",
+			 collector->tls ? "no login" : "no TLS", o->grpc, o->http,
+			 o->access ? "read what passes" : "read and write all profiles");
+	return 0;
+}
+
 static int collector_open(struct collector *collector, struct error *err)
 {
 	int rc = plan_resources(collector, err);
@@ -211,9 +266,14 @@ static int collector_open(struct collector *collector, struct error *err)
 		.memory_bytes = collector->memory.store_bytes,
 	};
 
-	rc = rocksdb_store_open(&store_options, &collector->store, err);
+	rc = open_access(collector, err);
+	if (!rc)
+		rc = rocksdb_store_open(&store_options, &collector->store, err);
+	if (!rc)
+		rc = open_audit(collector, err);
 	if (rc)
 		return rc;
+	collector->api.audit = collector->audit;
 	collector->receiver = receiver_new(collector->store, &collector->metrics);
 	if (!collector->receiver)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -243,8 +303,9 @@ static void print_address(const struct collector *collector)
 	bool all = host_size == 0 || strncmp(address, "0.0.0.0:", 8) == 0 ||
 		   strncmp(address, "[::]:", 5) == 0;
 
-	printf("cairn-collector %s: open http://%.*s:%d/\n", CAIRN_VERSION, all ? 9 : host_size,
-	       all ? "localhost" : address, collector->http_port);
+	printf("cairn-collector %s: open http%s://%.*s:%d/\n", CAIRN_VERSION,
+	       collector->tls ? "s" : "", all ? 9 : host_size, all ? "localhost" : address,
+	       collector->http_port);
 	fflush(stdout);
 }
 
@@ -262,6 +323,44 @@ static void maintain(struct collector *collector, uint64_t *logged_ns)
 	*logged_ns = now_ns;
 }
 
+static void log_certificate(struct collector *collector)
+{
+	uint64_t now_s = clock_realtime_ns() / NS_PER_SECOND;
+	uint64_t expires_s = tls_server_expires_s(collector->tls);
+
+	if (expires_s > now_s + CERTIFICATE_LEFT_S ||
+	    now_s < collector->certificate_logged_s + CERTIFICATE_LOG_S)
+		return;
+	collector->certificate_logged_s = now_s;
+	if (expires_s <= now_s)
+		log_error("collector: %s has expired: agents and browsers refuse it; renew it, it "
+			  "is read again",
+			  collector->options.tls_cert);
+	else
+		log_warn("collector: %s expires in %llu hours; renew it, it is read again",
+			 collector->options.tls_cert,
+			 (unsigned long long)(expires_s - now_s) / 3600);
+}
+
+/** Read changed certificates and credentials. What was read before stays in force if they are damaged. */
+static void refresh_credentials(struct collector *collector)
+{
+	struct error err = { 0 };
+	int rc = collector->tls ? tls_server_refresh(collector->tls, &err) : 0;
+
+	if (rc < 0)
+		log_error("collector: certificates not reloaded: %s; the old ones stay", err.text);
+	else if (rc)
+		log_info("collector: certificates reloaded");
+	rc = access_refresh(collector->access, &err);
+	if (rc < 0)
+		log_error("collector: credentials not reloaded: %s; the old ones stay", err.text);
+	else if (rc)
+		log_info("collector: credentials reloaded from %s", collector->options.access);
+	if (collector->tls)
+		log_certificate(collector);
+}
+
 /** Run maintenance once a second until one of @signals arrives. */
 static void run(struct collector *collector, const sigset_t *signals)
 {
@@ -271,10 +370,11 @@ static void run(struct collector *collector, const sigset_t *signals)
 	for (;;) {
 		int number = sigtimedwait(signals, NULL, &second);
 
-		if (number > 0) {
+		if (number > 0 && number != SIGHUP) {
 			log_info("collector: shutting down: %s", strsignal(number));
 			return;
 		}
+		refresh_credentials(collector);
 		maintain(collector, &logged_ns);
 	}
 }
@@ -285,8 +385,43 @@ static void block_signals(sigset_t *signals)
 	sigemptyset(signals);
 	sigaddset(signals, SIGINT);
 	sigaddset(signals, SIGTERM);
+	sigaddset(signals,
+		  SIGHUP); // read credentials again at once; they are read when they change anyway
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
 	signal(SIGPIPE, SIG_IGN); // raised by writes to closed connections
+}
+
+static int append_line(const char *path, const char *line, struct error *err)
+{
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	char text[ACCESS_LINE_BYTES + 1];
+	int size = snprintf(text, sizeof(text), "%s\n", line);
+
+	if (fd < 0 || write(fd, text, (size_t)size) != size)
+		return error_errno(err, -errno, "--access: %s", path);
+	return 0;
+}
+
+/** The secret goes to standard output once; only its hash is stored. */
+static int make_token(const struct collector_options *options)
+{
+	char token[ACCESS_TOKEN_BYTES], line[ACCESS_LINE_BYTES];
+	struct error err = { 0 };
+	int rc = options->roles ? access_token_new(options->new_token, options->roles,
+						   options->tenant, token, line, &err)
+				: error_set(&err, -EINVAL, "--new-token: needs --roles");
+
+	if (!rc && options->access)
+		rc = append_line(options->access, line, &err);
+	if (rc) {
+		fprintf(stderr, "cairn-collector: %s\n", err.text);
+		return 1;
+	}
+	if (!options->access)
+		fprintf(stderr, "%s\n", line);
+	printf("%s\n", token);
+	explicit_bzero(token, sizeof(token));
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -305,9 +440,11 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
 		return 1;
 	}
-	if (outcome == CONFIG_EXIT) {
+	if (outcome == CONFIG_EXIT || collector.options.new_token) {
+		int code = outcome == CONFIG_EXIT ? 0 : make_token(&collector.options);
+
 		collector_options_deinit(&collector.options);
-		return 0;
+		return code;
 	}
 
 	block_signals(&signals);

@@ -4,11 +4,52 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 
 #define HOUR_NS (3600 * NS_PER_SECOND)
+
+/** What others can reach must be encrypted and ask who they are. */
+static int check_address(const struct collector_options *options, const char *setting,
+			 const char *address, struct error *err)
+{
+	const char *missing = !options->tls_cert && !options->access ? "neither TLS nor a login"
+			      : !options->tls_cert                   ? "no TLS"
+								     : "no login";
+
+	if (options->insecure || address_is_local(address) ||
+	    (options->tls_cert && options->access))
+		return 0;
+	return error_set(
+		err, -EPERM,
+		"--%s %.60s: other machines can reach it, and there is %s; add --tls-cert, "
+		"--tls-key and --access (docs/security.md), or --insecure where the "
+		"network is trusted",
+		setting, address, missing);
+}
+
+static int check_security(const struct collector_options *options, struct error *err)
+{
+	if (!options->tls_cert != !options->tls_key)
+		return error_set(err, -EINVAL, "--tls-cert and --tls-key belong together");
+	if (options->tls_client_ca && !options->tls_cert)
+		return error_set(err, -EINVAL, "--tls-client-ca: needs --tls-cert and --tls-key");
+	if (options->tls_crl && !options->tls_client_ca)
+		return error_set(err, -EINVAL,
+				 "--tls-crl: needs --tls-client-ca, the CAs whose certificates are "
+				 "revoked");
+	if ((options->proxy_header || options->tls_client_ca) && !options->access)
+		return error_set(err, -EINVAL,
+				 "--%s: needs --access, the file that says what each name may do",
+				 options->proxy_header ? "proxy-header" : "tls-client-ca");
+	int rc = options->tls_cert && !options->insecure && !address_is_local(options->grpc)
+			 ? error_set(err, -EPERM, "--grpc %.60s: it has no TLS yet; add --insecure",
+				     options->grpc)
+			 : check_address(options, "grpc", options->grpc, err);
+	return rc ? rc : check_address(options, "http", options->http, err);
+}
 
 static int check(const struct collector_options *options, int argc, char **argv, int first_word,
 		 struct error *err)
@@ -25,6 +66,9 @@ static int check(const struct collector_options *options, int argc, char **argv,
 				 options->log_level);
 	if (!*options->data)
 		return error_set(err, -EINVAL, "data: expected a directory");
+	int rc = check_security(options, err);
+	if (rc)
+		return rc;
 
 	log_set_level(level);
 	return 0;
@@ -52,8 +96,74 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .value = &options->http,
 		  .default_text = "127.0.0.1:7070",
 		  .argument = "ADDR",
-		  .help = "Serve the web page and the HTTP API at this host:port. There is no "
-			  "login: whoever reaches it can read all profiles" },
+		  .help = "Serve the web page and the HTTP API at this host:port" },
+		{ .name = "access",
+		  .kind = CONFIG_STRING,
+		  .value = &options->access,
+		  .argument = "FILE",
+		  .help = "Require a login: who may do what, one credential per line "
+			  "(docs/security.md); read again when it changes" },
+		{ .name = "tls-cert",
+		  .kind = CONFIG_STRING,
+		  .value = &options->tls_cert,
+		  .argument = "FILE",
+		  .help = "Serve both addresses by TLS with this certificate and its "
+			  "intermediates (PEM); read again when it changes, as are the next "
+			  "three" },
+		{ .name = "tls-key",
+		  .kind = CONFIG_STRING,
+		  .value = &options->tls_key,
+		  .argument = "FILE",
+		  .help = "Private key of --tls-cert (PEM)" },
+		{ .name = "tls-client-ca",
+		  .kind = CONFIG_STRING,
+		  .value = &options->tls_client_ca,
+		  .argument = "FILE",
+		  .help = "Accept client certificates of these CAs (PEM) as a login; --access "
+			  "names them" },
+		{ .name = "tls-crl",
+		  .kind = CONFIG_STRING,
+		  .value = &options->tls_crl,
+		  .argument = "FILE",
+		  .help = "Refuse the client certificates that these CRLs revoke (PEM)" },
+		{ .name = "proxy-header",
+		  .kind = CONFIG_STRING,
+		  .value = &options->proxy_header,
+		  .argument = "NAME",
+		  .help = "Believe this header of --proxy-from: the person that a proxy has "
+			  "authenticated, such as X-Forwarded-Email" },
+		{ .name = "proxy-from",
+		  .kind = CONFIG_STRING,
+		  .value = &options->proxy_from,
+		  .argument = "ADDRS",
+		  .help = "Addresses or networks of that proxy, separated by commas" },
+		{ .name = "audit",
+		  .kind = CONFIG_STRING,
+		  .value = &options->audit,
+		  .argument = "FILE",
+		  .help = "Log queries, uploads and administration to this file, as JSON lines; "
+			  "stderr, or none. With --access the default is audit.log in --data" },
+		{ .name = "insecure",
+		  .kind = CONFIG_BOOL,
+		  .value = &options->insecure,
+		  .help = "Listen without TLS and login on addresses that other machines reach" },
+		{ .name = "new-token",
+		  .kind = CONFIG_STRING,
+		  .value = &options->new_token,
+		  .argument = "NAME",
+		  .help = "Print a new token, append its line to --access (without it, print it on "
+			  "standard error), and exit; needs --roles" },
+		{ .name = "roles",
+		  .kind = CONFIG_STRING,
+		  .value = &options->roles,
+		  .argument = "LIST",
+		  .help = "Roles of --new-token: ingest, read, upload, admin" },
+		{ .name = "tenant",
+		  .kind = CONFIG_STRING,
+		  .value = &options->tenant,
+		  .default_text = "-",
+		  .argument = "NAME",
+		  .help = "Tenant of --new-token; -: none; *: all, for read and admin" },
 		{ .name = "retention",
 		  .kind = CONFIG_DURATION,
 		  .value = &options->retention_ns,
@@ -117,7 +227,12 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 			"Receives profiles from agents, stores them, and serves them on a web page "
 			"and an HTTP API.",
 		.notes = "Example:\n"
-			 "  cairn-collector --data /var/lib/cairn --grpc 0.0.0.0:7171\n",
+			 "  cairn-collector --data /var/lib/cairn\n"
+			 "  cairn-collector --new-token fleet --roles ingest --access access > "
+			 "token\n"
+			 "  cairn-collector --grpc 0.0.0.0:7171 --http 0.0.0.0:7070 --access "
+			 "access \\\n"
+			 "    --tls-cert collector.crt --tls-key collector.key\n",
 		.options = table,
 		.option_count = ARRAY_SIZE(table),
 	};
@@ -135,6 +250,17 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->grpc);
 	free(options->http);
 	free(options->debuginfod);
+	free(options->tls_cert);
+	free(options->tls_key);
+	free(options->tls_client_ca);
+	free(options->tls_crl);
+	free(options->access);
+	free(options->audit);
+	free(options->proxy_header);
+	free(options->proxy_from);
+	free(options->new_token);
+	free(options->roles);
+	free(options->tenant);
 	free(options->log_level);
 	*options = (struct collector_options){ 0 };
 }

@@ -16,6 +16,12 @@ struct collector_options {
 	char *debuginfod; // URLs; NULL: none
 	uint64_t grpc_threads;
 	uint64_t http_threads;
+	char *tls_cert, *tls_key, *tls_client_ca, *tls_crl; // files; NULL: none
+	char *access;                                       // file; NULL: no login
+	char *audit; // file, "stderr" or "none"; NULL: a file in data, with a login
+	char *proxy_header, *proxy_from;
+	bool insecure;
+	char *new_token, *roles, *tenant; // of a token to be made
 	char *log_level;
 };
 

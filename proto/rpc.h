@@ -16,10 +16,25 @@
 struct rpc_client;
 
 /**
- * Make a client of @address ("host:port", "unix:PATH"); does not block. The first call connects, and each
- * call after a failure reconnects. Responses above @message_bytes_max are refused.
+ * How a client proves who it is, and knows the server: files, borrowed paths. They are read again when
+ * they change: the next call has the new token, or a new connection with the new certificate.
  */
-int rpc_client_open(const char *address, size_t message_bytes_max, struct rpc_client **ret_client,
+struct rpc_security {
+	const char *ca_file;          // PEM, or RPC_SYSTEM_CAS; NULL: no TLS
+	const char *certificate_file; // the client's own; NULL: none
+	const char *key_file;
+	const char *token_file; // sent as "authorization: Bearer TOKEN"; NULL: none
+};
+
+#define RPC_SYSTEM_CAS "system"
+
+/**
+ * Make a client of @address ("host:port", "unix:PATH"); does not block. The first call connects, and each
+ * call after a failure reconnects. Responses above @message_bytes_max are refused. @security: NULL: none.
+ * Returns 0; -errno if a file of @security cannot be read; -EINVAL.
+ */
+int rpc_client_open(const char *address, size_t message_bytes_max,
+		    const struct rpc_security *security, struct rpc_client **ret_client,
 		    struct error *err);
 void rpc_client_close(struct rpc_client *client);
 

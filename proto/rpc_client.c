@@ -19,14 +19,32 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/file_version.h"
+#include "base/secret_file.h"
 #include "base/version.h"
 #include "proto/rpc_library.h"
 
-enum { CONNECT_MS_MAX = 5 * 1000 };
+enum {
+	CONNECT_MS_MAX = 5 * 1000,
+	PEM_BYTES_MAX = 1 << 20, // a machine's CAs have some 200 KB
+};
+
+#define SYSTEM_CA_FILE "/etc/ssl/certs/ca-certificates.crt" // of Debian, Alpine and others
+
+/** A file that is read again when it changes. */
+struct watched {
+	const char *path; // NULL: none
+	struct file_version version;
+};
+
+enum { WATCHED_CA, WATCHED_CERTIFICATE, WATCHED_KEY, WATCHED_COUNT };
 
 struct rpc_client {
 	char *address;
 	size_t message_bytes_max;
+	struct watched files[WATCHED_COUNT]; // of the channel
+	struct watched token_file;
+	char token[7 + SECRET_BYTES_MAX]; // "Bearer TOKEN"
 	grpc_completion_queue *queue;
 	grpc_channel *channel; // the calling thread's; NULL: the next call makes it
 	pthread_mutex_t mutex; // guards the fields below, which rpc_client_cancel() uses
@@ -48,6 +66,7 @@ struct client_call {
 	grpc_metadata_array trailing_metadata;
 	grpc_status_code status;
 	grpc_slice details;
+	grpc_metadata authorization; // its value is empty without a token
 };
 
 static grpc_arg int_arg(const char *key, int value)
@@ -55,11 +74,126 @@ static grpc_arg int_arg(const char *key, int value)
 	return (grpc_arg){ .type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value };
 }
 
-static grpc_channel *channel_new(const char *address, size_t message_bytes_max)
+// ---- credentials ----------------------------------------------------------------------------
+
+static int read_pem(const char *path, struct buffer *buffer, struct error *err)
+{
+	_cleanup_fclose_ FILE *file = fopen(path, "re");
+	uint8_t bytes[8192];
+	size_t got;
+
+	if (!file)
+		return error_errno(err, -errno, "tls: %s", path);
+	buffer->size_max = PEM_BYTES_MAX;
+	while ((got = fread(bytes, 1, sizeof(bytes), file)) > 0)
+		buffer_append(buffer, bytes, got);
+	buffer_append_byte(buffer, 0);
+	secret_erase(bytes, sizeof(bytes));
+	return ferror(file) || buffer->rc ? error_set(err, -EIO, "tls: %s: cannot be read", path)
+					  : 0;
+}
+
+static void erase_buffer(struct buffer *buffer)
+{
+	if (buffer->bytes)
+		secret_erase(buffer->bytes, buffer->size);
+	buffer_deinit(buffer);
+}
+
+static int tls_credentials_new(struct rpc_client *client,
+			       grpc_channel_credentials **ret_credentials, struct error *err)
+{
+	struct buffer files[WATCHED_COUNT] = { 0 };
+	grpc_ssl_pem_key_cert_pair pair;
+	int rc = 0;
+
+	for (int i = 0; i < WATCHED_COUNT && !rc; i++) {
+		client->files[i].version = file_version_of(client->files[i].path);
+		if (client->files[i].path)
+			rc = read_pem(client->files[i].path, &files[i], err);
+	}
+	if (!rc) {
+		pair.cert_chain = (const char *)files[WATCHED_CERTIFICATE].bytes;
+		pair.private_key = (const char *)files[WATCHED_KEY].bytes;
+		*ret_credentials = grpc_ssl_credentials_create_ex(
+			(const char *)files[WATCHED_CA].bytes,
+			client->files[WATCHED_CERTIFICATE].path ? &pair : NULL, NULL, NULL);
+		if (!*ret_credentials)
+			rc = error_set(err, -EINVAL, "tls: the certificate or its key is damaged");
+	}
+	for (int i = 0; i < WATCHED_COUNT; i++)
+		erase_buffer(&files[i]);
+	return rc;
+}
+
+static int read_token(struct rpc_client *client, struct error *err)
+{
+	char secret[SECRET_BYTES_MAX];
+
+	client->token_file.version = file_version_of(client->token_file.path);
+	int rc = secret_file_read(client->token_file.path, secret, err);
+	if (!rc)
+		snprintf(client->token, sizeof(client->token), "Bearer %s", secret);
+	secret_erase(secret, sizeof(secret));
+	return rc;
+}
+
+static bool has_changed(const struct watched *file)
+{
+	return file->path && !file_version_equal(file->version, file_version_of(file->path));
+}
+
+/**
+ * Before a call: read what has changed. A damaged token file leaves the old token; damaged certificates fail
+ * the calls until they are mended.
+ */
+static void refresh(struct rpc_client *client)
+{
+	bool changed = false;
+
+	for (int i = 0; i < WATCHED_COUNT; i++)
+		changed |= has_changed(&client->files[i]);
+	if (changed && client->channel)
+		grpc_channel_destroy(take(client->channel));
+	if (has_changed(&client->token_file))
+		read_token(client, NULL);
+}
+
+static int set_security(struct rpc_client *client, const struct rpc_security *security,
+			struct error *err)
+{
+	grpc_channel_credentials *credentials = NULL;
+	int rc = 0;
+
+	if (!security)
+		return 0;
+	if (!security->ca_file && security->certificate_file)
+		return error_set(
+			err, -EINVAL,
+			"--tls-cert: needs --tls-ca, the collector's CA in PEM, or system");
+	if (!security->certificate_file != !security->key_file)
+		return error_set(err, -EINVAL, "--tls-cert and --tls-key belong together");
+	if (security->ca_file) {
+		bool is_system = strcmp(security->ca_file, RPC_SYSTEM_CAS) == 0;
+
+		client->files[WATCHED_CA].path = is_system ? SYSTEM_CA_FILE : security->ca_file;
+		client->files[WATCHED_CERTIFICATE].path = security->certificate_file;
+		client->files[WATCHED_KEY].path = security->key_file;
+		rc = tls_credentials_new(client, &credentials, err);
+		if (!rc)
+			grpc_channel_credentials_release(credentials);
+	}
+	client->token_file.path = security->token_file;
+	return !rc && security->token_file ? read_token(client, err) : rc;
+}
+
+// ---- channels -------------------------------------------------------------------------------
+
+static int channel_new(struct rpc_client *client, struct error *err)
 {
 	grpc_arg args[] = {
-		int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)message_bytes_max),
-		int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)message_bytes_max),
+		int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)client->message_bytes_max),
+		int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)client->message_bytes_max),
 		int_arg(GRPC_COMPRESSION_CHANNEL_DEFAULT_ALGORITHM, GRPC_COMPRESS_GZIP),
 		int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0), // rpc_message_read() does it
 		int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, RPC_KEEPALIVE_MS),
@@ -77,14 +211,22 @@ static grpc_channel *channel_new(const char *address, size_t message_bytes_max)
 		  .value.string = (char *)"cairn/" CAIRN_VERSION },
 	};
 	const grpc_channel_args all = { .num_args = ARRAY_SIZE(args), .args = args };
-	grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-	grpc_channel *channel = grpc_channel_create(address, credentials, &all);
+	grpc_channel_credentials *credentials = NULL;
+	int rc = 0;
 
+	if (client->files[WATCHED_CA].path)
+		rc = tls_credentials_new(client, &credentials, err);
+	else
+		credentials = grpc_insecure_credentials_create();
+	if (rc)
+		return rc;
+	client->channel = grpc_channel_create(client->address, credentials, &all);
 	grpc_channel_credentials_release(credentials);
-	return channel;
+	return 0;
 }
 
-int rpc_client_open(const char *address, size_t message_bytes_max, struct rpc_client **ret_client,
+int rpc_client_open(const char *address, size_t message_bytes_max,
+		    const struct rpc_security *security, struct rpc_client **ret_client,
 		    struct error *err)
 {
 	int rc = rpc_address_check(address, 1, err);
@@ -103,6 +245,11 @@ int rpc_client_open(const char *address, size_t message_bytes_max, struct rpc_cl
 	pthread_mutex_init(&client->mutex, NULL);
 	rpc_library_open();
 	client->queue = grpc_completion_queue_create_for_next(NULL);
+	rc = set_security(client, security, err);
+	if (rc) {
+		rpc_client_close(client);
+		return rc;
+	}
 	*ret_client = client;
 	return 0;
 }
@@ -120,6 +267,7 @@ void rpc_client_close(struct rpc_client *client)
 	grpc_completion_queue_destroy(client->queue);
 	rpc_library_close();
 	pthread_mutex_destroy(&client->mutex);
+	secret_erase(client->token, sizeof(client->token));
 	free(client->address);
 	free(client);
 }
@@ -130,6 +278,8 @@ static void client_call_init(struct client_call *call)
 	grpc_metadata_array_init(&call->initial_metadata);
 	grpc_metadata_array_init(&call->trailing_metadata);
 	call->details = grpc_empty_slice();
+	call->authorization.key = grpc_slice_from_static_string("authorization");
+	call->authorization.value = grpc_empty_slice();
 }
 
 static void client_call_deinit(struct client_call *call)
@@ -141,12 +291,16 @@ static void client_call_deinit(struct client_call *call)
 	grpc_metadata_array_destroy(&call->initial_metadata);
 	grpc_metadata_array_destroy(&call->trailing_metadata);
 	grpc_slice_unref(call->details);
+	grpc_slice_unref(call->authorization.value);
 }
 
 static int client_call_start(struct client_call *call)
 {
+	bool has_token = !GRPC_SLICE_IS_EMPTY(call->authorization.value);
 	grpc_op ops[6] = {
-		{ .op = GRPC_OP_SEND_INITIAL_METADATA },
+		{ .op = GRPC_OP_SEND_INITIAL_METADATA,
+		  .data.send_initial_metadata = { .count = has_token,
+						  .metadata = &call->authorization } },
 		{ .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = call->request },
 		{ .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
 		{ .op = GRPC_OP_RECV_INITIAL_METADATA,
@@ -228,9 +382,12 @@ static enum rpc_status call_once(struct rpc_client *client, const char *method,
 	struct client_call call;
 	enum rpc_status status;
 
-	if (!client->channel)
-		client->channel = channel_new(client->address, client->message_bytes_max);
+	refresh(client);
+	if (!client->channel && channel_new(client, err))
+		return RPC_UNAVAILABLE; // the files are read again at the next call
 	client_call_init(&call);
+	if (client->token[0])
+		call.authorization.value = grpc_slice_from_copied_string(client->token);
 	call.request = rpc_message_new(request->bytes, request->size);
 	if (client_call_run(&call, client, method, deadline_ms)) {
 		error_set(err, -EIO, "rpc: the call could not be started");

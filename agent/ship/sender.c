@@ -144,6 +144,8 @@ static enum outcome read_failure(struct sender *sender, struct delivery *deliver
 	case RPC_DEADLINE_EXCEEDED:
 	case RPC_FAILED_PRECONDITION: // a collector of an older contract: it may be updated
 	case RPC_UNIMPLEMENTED:       // not a collector; somebody may put the right one there
+	case RPC_UNAUTHENTICATED:     // the token or certificate may be about to be replaced
+	case RPC_PERMISSION_DENIED:
 		return OUTCOME_LATER;
 	case RPC_RESOURCE_EXHAUSTED:
 		// The collector is overloaded, or the batch is above its limit.
@@ -407,7 +409,8 @@ int sender_open(const struct sender_options *options, struct sender **ret_sender
 	pthread_mutex_init(&sender->mutex, NULL);
 	pthread_cond_init(&sender->changed, NULL);
 
-	rc = rpc_client_open(options->address, EXPORT_MESSAGE_BYTES_MAX, &sender->client, err);
+	rc = rpc_client_open(options->address, EXPORT_MESSAGE_BYTES_MAX, options->security,
+			     &sender->client, err);
 	if (!rc) {
 		rc = -pthread_create(&sender->thread, NULL, ship, sender);
 		if (rc)

@@ -12,10 +12,13 @@
 #include "base/id128.h"
 #include "base/profile/profile.h"
 
+struct rpc_security;
 struct sender;
 
 struct sender_options {
-	const char *address;     // of the collector, "host:port"
+	const char *address; // of the collector, "host:port"
+	const struct rpc_security
+		*security;       // NULL: neither TLS nor a token; its paths are borrowed
 	struct id128 agent;      // identity_of_node()
 	struct id128 boot;       // identity_of_start()
 	uint64_t spool_bytes;    // limit of the spool; when full, the oldest batch is dropped

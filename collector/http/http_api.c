@@ -10,30 +10,45 @@
 #include "base/log.h"
 #include "collector/http/http_handlers.h"
 
+/** Who may use a route: everybody, everybody with a credential, or a role. */
+enum route_access {
+	ROUTE_OPEN = 0,
+	ROUTE_LOGIN = 1 << 30,
+	ROUTE_READ = ACCESS_READ,
+	ROUTE_UPLOAD = ACCESS_UPLOAD,
+};
+
 struct route {
 	const char *path; // "{name}": a label's name, or a build id
 	unsigned int known;
 	api_handler_fn handle;
 	bool slow; // reads the store: runs on a worker
+	enum route_access access;
+	enum http_method method;
 };
 
 static const struct route routes[] = {
-	{ "/api/v1/types", API_SELECTION, http_handle_types, true },
-	{ "/api/v1/labels", API_SELECTION, http_handle_labels, true },
-	{ "/api/v1/labels/{name}/values", API_SELECTION, http_handle_label_values, true },
+	{ "/api/v1/types", API_SELECTION, http_handle_types, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/labels", API_SELECTION, http_handle_labels, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/labels/{name}/values", API_SELECTION, http_handle_label_values, true, ROUTE_READ,
+	  HTTP_GET },
 	{ "/api/v1/merge", API_SELECTION | API_TYPE | API_MAX_NODES | API_GROUP_BY | API_FORMAT,
-	  http_handle_merge, true },
-	{ "/api/v1/top", API_SELECTION | API_TYPE | API_LIMIT | API_GROUP_BY, http_handle_top,
-	  true },
+	  http_handle_merge, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/top", API_SELECTION | API_TYPE | API_LIMIT | API_GROUP_BY, http_handle_top, true,
+	  ROUTE_READ, HTTP_GET },
 	{ "/api/v1/series", API_SELECTION | API_TYPE | API_STEP | API_GROUP_BY, http_handle_series,
-	  true },
-	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT, http_handle_heatmap, true },
-	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true },
-	{ "/api/v1/debug-files", 0, http_handle_debug_files, true },
-	{ "/api/v1/status", 0, http_handle_status, false },
-	{ "/metrics", 0, http_handle_metrics, false },
-	{ "/healthz", 0, http_handle_healthz, false },
-	{ "/readyz", 0, http_handle_readyz, false },
+	  true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT, http_handle_heatmap, true,
+	  ROUTE_READ, HTTP_GET },
+	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/debug-files", 0, http_handle_debug_files, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/status", 0, http_handle_status, false, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/whoami", 0, http_handle_whoami, false, ROUTE_LOGIN, HTTP_GET },
+	{ "/api/v1/login", 0, http_handle_login, false, ROUTE_LOGIN, HTTP_POST },
+	{ "/api/v1/logout", 0, http_handle_logout, false, ROUTE_OPEN, HTTP_POST },
+	{ "/metrics", 0, http_handle_metrics, false, ROUTE_READ, HTTP_GET },
+	{ "/healthz", 0, http_handle_healthz, false, ROUTE_OPEN, HTTP_GET },
+	{ "/readyz", 0, http_handle_readyz, false, ROUTE_OPEN, HTTP_GET },
 };
 
 #define NAME_PLACE "{name}"
@@ -78,7 +93,9 @@ bool http_api_is_slow(void *context, const struct http_request *request)
 	return request->method == HTTP_PUT || (route && route->slow);
 }
 
-static const struct route upload_route = { "/api/v1/debug-files/{name}", 0, NULL, true };
+static const struct route upload_route = {
+	"/api/v1/debug-files/{name}", 0, NULL, true, ROUTE_UPLOAD, HTTP_PUT
+};
 
 static bool is_upload_path(const char *path, char build_id[LABEL_NAME_BYTES_MAX + 1])
 {
@@ -90,6 +107,49 @@ static void respond_unknown_path(struct http_response *response)
 	response->endpoint = "unknown";
 	http_respond_error(response, 404, "not_found", "",
 			   "no such path; GET /api/v1/openapi.yaml describes the API");
+}
+
+/** The page's files and unknown paths are open: they hold no data. */
+static enum route_access access_of(const struct http_request *request)
+{
+	char label[LABEL_NAME_BYTES_MAX + 1];
+	const struct route *route = find_route(request->path, label);
+
+	if (request->method == HTTP_PUT || is_upload_path(request->path, label))
+		return ROUTE_UPLOAD;
+	return route ? route->access : ROUTE_OPEN;
+}
+
+static void refuse_access(struct http_api *api, const struct http_request *request,
+			  struct http_response *response, const struct error *err)
+{
+	bool unknown = err->code == -EACCES;
+
+	metrics_add(api->metrics, METRIC_ACCESS_REFUSED, 1);
+	response->media_type = "application/json";
+	response->endpoint = "refused";
+	http_respond_error(response, unknown ? 401 : 403,
+			   unknown ? "unauthenticated" : "permission_denied", "", err->text);
+	log_debug("http: refused %s from %s: %s", request->path, request->credentials.address,
+		  err->text);
+}
+
+bool http_api_admit(void *context, struct http_request *request, struct http_response *response)
+{
+	struct http_api *api = context;
+	enum route_access access = access_of(request);
+	struct error err = { 0 };
+
+	if (!api->access || access == ROUTE_OPEN) {
+		request->identity = access_local();
+		return true;
+	}
+	int rc = access_identify(api->access, &request->credentials, &request->identity, &err);
+	if (!rc && access != ROUTE_LOGIN)
+		rc = access_check(&request->identity, (enum access_role)access, &err);
+	if (rc)
+		refuse_access(api, request, response, &err);
+	return !rc;
 }
 
 /** Debug files are uploaded to name frames; they cannot be downloaded. */
@@ -152,12 +212,24 @@ void http_api_handle(void *context, const struct http_request *request,
 	}
 	const struct route *route = find_route(request->path, label);
 	if (!route) {
-		if (!http_handle_asset(request, response))
+		if (request->method != HTTP_GET)
+			http_respond_error(response, 405, "method_not_allowed", "",
+					   "only GET and HEAD are allowed at this path");
+		else if (!http_handle_asset(request, response))
 			respond_unknown_path(response);
 		return;
 	}
 	response->endpoint = route->path;
 	response->media_type = "application/json";
+	if (request->method != route->method) {
+		bool is_post = route->method == HTTP_POST;
+
+		http_respond_error(response, 405, "method_not_allowed", "",
+				   is_post ? "only POST is allowed at this path"
+					   : "only GET and HEAD are allowed at this path");
+		response->allow = is_post ? "POST" : NULL;
+		return;
+	}
 	if (api_request_parse(request, route->known, &parsed, &field, &err)) {
 		http_respond_failure(response, &err, field);
 		return;
@@ -181,6 +253,8 @@ void http_api_done(void *context, const struct http_request *request,
 	if (response->retry_after_s && strcmp(endpoint, "refused") == 0)
 		metrics_add(api->metrics, METRIC_QUERIES_REFUSED, 1);
 	metrics_add_response(api->metrics, endpoint, response->status, duration_ns, bytes);
+	if (api->audit && access_of(request) != ROUTE_OPEN)
+		audit_write(api->audit, request, response->status);
 	log_debug("http: %d %s, %llu bytes, %.1f ms", response->status, request->path,
 		  (unsigned long long)bytes, (double)duration_ns / NS_PER_MS);
 }

@@ -10,6 +10,7 @@
 
 /** The functions of struct http_server_options; @context is the struct http_api. */
 bool http_api_is_slow(void *context, const struct http_request *request);
+bool http_api_admit(void *context, struct http_request *request, struct http_response *response);
 void http_api_handle(void *context, const struct http_request *request,
 		     struct http_response *response);
 int http_api_begin_upload(void *context, struct http_request *request,

@@ -21,6 +21,10 @@ enum {
 void http_response_deinit(struct http_response *response)
 {
 	buffer_deinit(&response->body);
+	if (response->set_cookie)
+		explicit_bzero(response->set_cookie, strlen(response->set_cookie));
+	free(response->set_cookie);
+	response->set_cookie = NULL;
 }
 
 void http_respond_error(struct http_response *response, int status, const char *code,

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "collector/access/access.h"
 
 enum {
 	HTTP_PARAMETERS_MAX = 32,
@@ -20,7 +21,8 @@ struct http_parameter {
 	const char *value; // "" when absent
 };
 
-enum http_method { HTTP_GET, HTTP_PUT }; // HEAD is a GET whose body is not sent
+// HEAD is a GET whose body is not sent. POST and DELETE have no body.
+enum http_method { HTTP_GET, HTTP_PUT, HTTP_POST, HTTP_DELETE };
 
 /** Strings are URL-decoded, end in NUL and live as long as the request. */
 struct http_request {
@@ -30,11 +32,13 @@ struct http_request {
 	uint32_t parameter_count;
 	bool malformed; // too many parameters, or a NUL byte in one
 	bool accepts_gzip;
-	const char *if_none_match; // or NULL
-	int body_fd;               // of a PUT: the file with its whole body
-	uint64_t body_bytes;       // Content-Length
-	void *upload;              // the upload handler's
-	uint64_t deadline_ns;      // clock_monotonic_ns() at which the request times out
+	const char *if_none_match;         // or NULL
+	struct access_request credentials; // what the client shows
+	struct identity identity;          // who asks; set before a handler runs
+	int body_fd;                       // of a PUT: the file with its whole body
+	uint64_t body_bytes;               // Content-Length
+	void *upload;                      // the upload handler's
+	uint64_t deadline_ns;              // clock_monotonic_ns() at which the request times out
 };
 
 struct http_response {
@@ -51,6 +55,7 @@ struct http_response {
 	bool closes;             // the connection is closed after the response
 	const char *allow;       // of a 405: a string constant, or NULL for GET and HEAD
 	const char *endpoint;    // for the metrics: a string constant, or NULL
+	char *set_cookie;        // owned, or NULL
 };
 
 void http_response_deinit(struct http_response *response);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/contract/profile_type.h"
+#include "collector/http/http_audit.h"
 #include "collector/http/http_exchange.h"
 #include "collector/ingest/readiness.h"
 #include "collector/ingest/receiver.h"
@@ -19,6 +20,9 @@
 /** What handlers use. Everything is borrowed and outlives the server. */
 struct http_api {
 	struct store *store;
+	struct access *access; // NULL: everybody is "local" and may do everything
+	struct audit *audit;   // NULL: none
+	bool is_tls;           // cookies are Secure
 	struct receiver *receiver;
 	struct metrics *metrics;
 	struct debug_files *debug_files; // NULL: uploads are refused
@@ -64,6 +68,7 @@ struct api_request {
 	uint64_t slot_ns;
 	uint64_t deadline_ns;
 	char label[LABEL_NAME_BYTES_MAX + 1]; // {name} of the path: a label's name, or a build id
+	const struct http_request *http;      // what it was parsed of
 };
 
 /**
@@ -103,6 +108,12 @@ void http_handle_metrics(struct http_api *api, const struct api_request *request
 			 struct http_response *response);
 void http_handle_healthz(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
+void http_handle_login(struct http_api *api, const struct api_request *request,
+		       struct http_response *response);
+void http_handle_logout(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_whoami(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
 void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 

@@ -225,12 +225,19 @@ static int parse_numbers(struct parsing *parsing)
 	return rc;
 }
 
+static const char *tenant_of(const struct http_request *request)
+{
+	const char *tenant = request->identity.tenant;
+
+	return strcmp(tenant, ACCESS_ALL_TENANTS) == 0 ? SELECTOR_ALL_TENANTS : tenant;
+}
+
 static int parse_all(struct parsing *parsing)
 {
 	int rc = check_known(parsing);
 	if (!rc)
-		rc = selector_parse(parameter(parsing, "query"), &parsing->parsed->selector,
-				    parsing->err);
+		rc = selector_parse(parameter(parsing, "query"), tenant_of(parsing->request),
+				    &parsing->parsed->selector, parsing->err);
 	if (!rc)
 		rc = parse_range(parsing);
 	if (!rc)
@@ -250,6 +257,7 @@ int api_request_parse(const struct http_request *request, unsigned int known,
 	struct api_request parsed = {
 		.now_ns = clock_realtime_ns(),
 		.deadline_ns = request->deadline_ns,
+		.http = request,
 	};
 	struct parsing parsing = {
 		.request = request,

@@ -12,7 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <arpa/inet.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -46,7 +49,8 @@ struct exchange {
 	bool is_sent;        // passed to libmicrohttpd
 	uint64_t body_bytes; // received
 	uint64_t start_ns;
-	struct exchange *next; // in the queue
+	char address[INET6_ADDRSTRLEN]; // the peer's
+	struct exchange *next;          // in the queue
 };
 
 struct http_server {
@@ -85,6 +89,9 @@ static void add_headers(struct MHD_Response *answer, const struct http_response 
 	add_header(answer, "Content-Security-Policy", CONTENT_SECURITY_POLICY);
 	add_header(answer, "X-Content-Type-Options", "nosniff");
 	add_header(answer, "Referrer-Policy", "no-referrer");
+	add_header(answer, "Set-Cookie", response->set_cookie);
+	if (response->status == 401)
+		add_header(answer, "WWW-Authenticate", "Bearer realm=\"cairn\"");
 	if (response->status == 405)
 		add_header(answer, "Allow", response->allow ? response->allow : "GET, HEAD");
 	// An unread body must not be parsed as the next request.
@@ -252,6 +259,46 @@ static enum MHD_Result add_parameter(void *context, enum MHD_ValueKind kind, con
 	return MHD_YES;
 }
 
+static void read_address(struct exchange *exchange)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const struct sockaddr *peer = info ? info->client_addr : NULL;
+	const void *bytes = NULL;
+
+	if (peer && peer->sa_family == AF_INET)
+		bytes = &((const struct sockaddr_in *)peer)->sin_addr;
+	else if (peer && peer->sa_family == AF_INET6)
+		bytes = &((const struct sockaddr_in6 *)peer)->sin6_addr;
+	if (!bytes ||
+	    !inet_ntop(peer->sa_family, bytes, exchange->address, sizeof(exchange->address)))
+		exchange->address[0] = '\0';
+}
+
+static void read_credentials(struct exchange *exchange)
+{
+	const struct http_server_options *options = &exchange->server->options;
+	struct MHD_Connection *connection = exchange->connection;
+	const union MHD_ConnectionInfo *tls =
+		options->tls
+			? MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)
+			: NULL;
+
+	read_address(exchange);
+	exchange->request.identity = (struct identity){ .key = "unknown" };
+	exchange->request.credentials = (struct access_request){
+		.address = exchange->address,
+		.authorization =
+			MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
+		.cookie = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Cookie"),
+		.proxy_user = options->proxy_header
+				      ? MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+								    options->proxy_header)
+				      : NULL,
+		.tls_session = tls ? tls->tls_session : NULL,
+	};
+}
+
 static void read_request(struct exchange *exchange, const char *path)
 {
 	struct MHD_Connection *connection = exchange->connection;
@@ -264,6 +311,7 @@ static void read_request(struct exchange *exchange, const char *path)
 	request->accepts_gzip = http_accepts_gzip(
 		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept-Encoding"));
 	MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, add_parameter, request);
+	read_credentials(exchange);
 }
 
 static bool has_body(struct MHD_Connection *connection)
@@ -284,7 +332,6 @@ static void begin_put(struct exchange *exchange)
 						       "Content-Length");
 	char *end = NULL;
 
-	request->method = HTTP_PUT;
 	request->body_bytes = size ? strtoull(size, &end, 10) : 0;
 	if (!size || !*size || *end)
 		http_respond_error(&exchange->response, 411, "length_required", "",
@@ -309,22 +356,57 @@ static bool write_body(struct exchange *exchange, const char *bytes, size_t size
 	return size == 0;
 }
 
+static bool read_method(const char *text, enum http_method *ret_method)
+{
+	static const struct {
+		const char *text;
+		enum http_method method;
+	} methods[] = { { "GET", HTTP_GET },
+			{ "HEAD", HTTP_GET },
+			{ "PUT", HTTP_PUT },
+			{ "POST", HTTP_POST },
+			{ "DELETE", HTTP_DELETE } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+		if (strcmp(methods[i].text, text) == 0) {
+			*ret_method = methods[i].method;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool admit(struct exchange *exchange)
+{
+	const struct http_server_options *options = &exchange->server->options;
+
+	if (!options->admit)
+		exchange->request.identity = access_local();
+	return !options->admit ||
+	       options->admit(options->context, &exchange->request, &exchange->response);
+}
+
 /** The headers have arrived: refuse requests that need no handler. */
 static enum MHD_Result begin(struct exchange *exchange, const char *path, const char *method)
 {
 	struct http_response *response = &exchange->response;
+	struct http_request *request = &exchange->request;
 
 	read_request(exchange, path);
-	exchange->request.body_fd = -1;
-	if (strcmp(method, "PUT") == 0 && exchange->server->options.begin_upload) {
-		begin_put(exchange);
-		if (exchange->request.body_fd >= 0)
-			return MHD_YES;
-	} else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+	request->body_fd = -1;
+	if (!read_method(method, &request->method))
 		http_respond_error(response, 405, "method_not_allowed", "",
-				   "only GET and HEAD are allowed");
-	else if (has_body(exchange->connection))
-		http_respond_error(response, 413, "too_large", "", "a GET request has no body");
+				   "only GET, HEAD, PUT, POST and DELETE are allowed");
+	else if (!admit(exchange))
+		response->closes = request->method == HTTP_PUT;
+	else if (request->method == HTTP_PUT && exchange->server->options.begin_upload) {
+		begin_put(exchange);
+		if (request->body_fd >= 0)
+			return MHD_YES;
+	} else if (has_body(exchange->connection))
+		http_respond_error(response, request->method == HTTP_GET ? 413 : 405,
+				   request->method == HTTP_GET ? "too_large" : "method_not_allowed",
+				   "", "only an upload has a body");
 	else if (exchange->request.malformed)
 		http_respond_error(response, 400, "invalid_argument", "",
 				   "too many parameters, or a NUL byte in one");
@@ -394,7 +476,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	(void)connection, (void)code;
 	if (!exchange)
 		return;
-	if (exchange->request.method == HTTP_PUT)
+	if (exchange->request.upload)
 		server->options.end_upload(server->options.context, &exchange->request);
 	if (server->options.done) {
 		const struct http_response *response = &exchange->response;
@@ -424,8 +506,20 @@ static void on_log(void *context, const char *format, va_list arguments)
 
 static int start_daemon(struct http_server *server, int fd, struct error *err)
 {
-	const unsigned int flags =
-		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+	bool is_tls = server->options.tls;
+	const unsigned int flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+				   MHD_USE_ERROR_LOG | (is_tls ? MHD_USE_TLS : 0);
+	const struct MHD_OptionItem tls_options[] = {
+		{ MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, tls_server_certificate_callback() },
+		{ MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_PRIORITIES },
+		{ MHD_OPTION_END, 0, NULL },
+	};
+	const struct MHD_OptionItem no_options[] = { { MHD_OPTION_END, 0, NULL } };
+
+	if (is_tls && MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) != MHD_YES)
+		return error_set(err, -ENOSYS,
+				 "http: this libmicrohttpd has no TLS with certificates that are "
+				 "read again; install one that was built with GnuTLS");
 
 	server->daemon = MHD_start_daemon(
 		flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
@@ -435,7 +529,7 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEADER_BYTES_MAX,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)HTTP_IDLE_S_MAX,
 		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-		MHD_OPTION_END);
+		MHD_OPTION_ARRAY, is_tls ? tls_options : no_options, MHD_OPTION_END);
 	return server->daemon ? 0 : error_set(err, -EIO, "http: cannot start libmicrohttpd");
 }
 

@@ -24,6 +24,13 @@ struct http_server_options {
 	const char *address; // "host:port", "[::1]:port"; port 0: any
 	uint32_t threads;    // 1..64: how many slow requests run at once
 	void *context;
+	struct tls_server *tls;   // NULL: HTTP without TLS
+	const char *proxy_header; // names the user that a proxy has authenticated; NULL: none
+	/**
+	 * The headers have arrived: set @request's identity. False: refused, with an error in @response; a
+	 * body is not received. NULL: everybody may do everything.
+	 */
+	bool (*admit)(void *context, struct http_request *request, struct http_response *response);
 	/** Must @request run on a worker? Others are answered on libmicrohttpd's threads. */
 	bool (*is_slow)(void *context, const struct http_request *request);
 	/** Fill @response. Called on several threads at once. */

@@ -34,6 +34,10 @@ void http_handle_status(struct http_api *api, const struct api_request *request,
 	append_figure(body, "newest_ns", stats.newest_ns);
 	append_figure(body, "stored_bytes", stats.stored_bytes);
 	append_figure(body, "now_ns", request->now_ns);
+	if (api->access && access_needs_login(api->access)) {
+		buffer_append_string(body, ",\"who\":");
+		json_append_string(body, request->http->identity.key);
+	}
 	buffer_append_string(body, "}\n");
 }
 

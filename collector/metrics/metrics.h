@@ -60,6 +60,11 @@
 	  "Batches refused: the memory for messages was taken. Agents retry; raise --memory.")    \
 	X(METRIC_NOT_READY, "cairn_not_ready_total",                                              \
 	  "Calls of the collector to itself that failed: it could not ingest. See the log.")      \
+	X(METRIC_ACCESS_REFUSED, "cairn_access_refused_total",                                    \
+	  "Requests refused: no credential, an unknown one, or one without the role. The audit "  \
+	  "log names queries and uploads, the log agents.")                                       \
+	X(METRIC_AUDIT_ERRORS, "cairn_audit_errors_total",                                        \
+	  "Lines of the audit log that could not be written. Check --audit's disk.")              \
 	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                                  \
 	  "Queries answered with 503: too many were running. Raise --http-threads.")              \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \

@@ -50,6 +50,8 @@ export async function request(path, params, signal) {
 			throw error;
 		throw new ApiError("no answer", { away: true });
 	}
+	if (response.status === 401)
+		document.dispatchEvent(new Event("login-needed"));
 	if (!response.ok)
 		throw await errorOf(response);
 	try {

@@ -10,6 +10,7 @@ import { DiagnosisCard } from "./diagnosis.js";
 import { byId, element } from "./element.js";
 import { FlamePane } from "./flame_pane.js";
 import { formatTime } from "./format.js";
+import { listenForLogin } from "./login.js";
 import { readPalette } from "./palette.js";
 import { Popover } from "./popover.js";
 import { hasIdle, sectionsOf, specOf } from "./profile_type.js";
@@ -60,6 +61,7 @@ class Page {
 		this.serviceRequest = new LatestRequest();
 		this.typeRequest = new LatestRequest();
 		this.labelRequest = new LatestRequest();
+		listenForLogin();
 		this.#listen();
 	}
 

@@ -4,6 +4,7 @@
 import { request } from "./api.js";
 import { byId, element } from "./element.js";
 import { formatBytes, formatCount, formatTime } from "./format.js";
+import { showUser } from "./login.js";
 
 const POLL_MS = 10000;
 const RETRY_MS = [1000, 2000, 4000, 8000, 15000];
@@ -50,7 +51,8 @@ export class Connection extends EventTarget {
 			this.#timer = setTimeout(() => this.poll(), POLL_MS);
 			return true;
 		} catch (error) {
-			this.lost(error.message);
+			if (error.status !== 401)
+				this.lost(error.message);
 			return false;
 		}
 	}
@@ -74,6 +76,7 @@ export class Connection extends EventTarget {
 		this.#failures = 0;
 		byId("banner").hidden = true;
 		this.#showStatus();
+		showUser(String(status.who ?? ""));
 		if (wasAway)
 			this.dispatchEvent(new Event("back"));
 	}

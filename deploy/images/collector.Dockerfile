@@ -17,4 +17,4 @@ USER 10001:10001
 VOLUME /data
 EXPOSE 7070 7171
 ENTRYPOINT ["/usr/bin/cairn-collector"]
-CMD ["--data", "/data", "--grpc", "0.0.0.0:7171", "--http", "0.0.0.0:7070"]
+CMD ["--data", "/data", "--grpc", "0.0.0.0:7171", "--http", "0.0.0.0:7070", "--insecure"]

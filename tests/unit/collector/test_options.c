@@ -83,5 +83,50 @@ TEST(wrong_settings_are_refused_by_name)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(defaults_listen_on_loopback_only), cmocka_unit_test(settings_are_parsed),
+#define PUBLIC "--http=0.0.0.0:7070"
+#define CERT   "--tls-cert=/c"
+#define KEY    "--tls-key=/k"
+#define ACCESS "--access=/a"
+
+static const struct {
+	const char *words[WORDS_MAX];
+	const char *error; // a part of it; NULL: accepted
+} addresses[] = {
+	{ { PUBLIC }, "neither TLS nor a login" },
+	{ { "--grpc=0.0.0.0:7171" }, "--grpc 0.0.0.0:7171: other machines can reach it" },
+	{ { "--grpc=[::]:7171" }, "--insecure" },
+	{ { ":7070" }, "unexpected" },
+	{ { "--http=:7070" }, "neither TLS nor a login" },
+	{ { "--http=example.com:7070" }, "neither TLS nor a login" },
+	{ { PUBLIC, CERT, KEY }, "there is no login" },
+	{ { PUBLIC, ACCESS }, "there is no TLS" },
+	{ { PUBLIC, CERT, KEY, ACCESS }, NULL },
+	{ { PUBLIC, "--insecure" }, NULL },
+	{ { "--http=127.0.0.1:0", "--grpc=[::1]:0" }, NULL },
+	{ { "--http=localhost:0", "--grpc=unix:/tmp/x" }, NULL },
+	{ { ACCESS }, NULL },
+	{ { CERT }, "belong together" },
+	{ { KEY }, "belong together" },
+	{ { "--tls-client-ca=/a", ACCESS }, "--tls-client-ca: needs --tls-cert" },
+	{ { "--tls-crl=/a", CERT, KEY, ACCESS }, "--tls-crl: needs --tls-client-ca" },
+	{ { "--tls-client-ca=/a", CERT, KEY }, "needs --access" },
+	{ { "--proxy-header=X", "--proxy-from=::1" }, "--proxy-header: needs --access" },
+};
+
+TEST(what_others_reach_needs_tls_and_login)
+{
+	for EACH (row, addresses) {
+		struct collector_options options = { 0 };
+		struct error err = { 0 };
+		int rc = parse(&options, row->words, &err);
+
+		EXPECT_EQ(row->error != NULL, rc < 0, row->words[0]);
+		if (row->error && !strstr(err.text, row->error))
+			fail_msg("%s: %s", row->words[0], err.text);
+		collector_options_deinit(&options);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(what_others_reach_needs_tls_and_login),
+	  cmocka_unit_test(defaults_listen_on_loopback_only), cmocka_unit_test(settings_are_parsed),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name))

@@ -104,7 +104,7 @@ static struct rpc_client *client_of(int port, size_t message_max)
 	struct error err = { 0 };
 
 	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
-	EXPECT_EQ(0, rpc_client_open(address, message_max, &client, &err), err.text);
+	EXPECT_EQ(0, rpc_client_open(address, message_max, NULL, &client, &err), err.text);
 	return client;
 }
 
@@ -622,7 +622,7 @@ TEST(serves_a_unix_socket)
 	snprintf(address, sizeof(address), "unix:/tmp/cairn-test-rpc-%d", getpid());
 	EXPECT_EQ(0, rpc_server_open(&options, &server, &port, &err), err.text);
 	EXPECT_EQ(0, port, "port");
-	EXPECT_EQ(0, rpc_client_open(address, MESSAGE_MAX, &client, &err), err.text);
+	EXPECT_EQ(0, rpc_client_open(address, MESSAGE_MAX, NULL, &client, &err), err.text);
 	EXPECT_EQ(RPC_OK,
 		  rpc_client_call(client, "/test/Echo", &request, DEADLINE_MS, &response, &err),
 		  err.text);

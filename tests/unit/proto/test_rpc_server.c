@@ -102,7 +102,7 @@ static void expect_honest_call(struct rig *rig, const char *what)
 
 	snprintf(address, sizeof(address), "127.0.0.1:%d", rig->port);
 	buffer_append_string(&request, "honest");
-	EXPECT_EQ(0, rpc_client_open(address, MESSAGE_MAX, &client, &err), err.text);
+	EXPECT_EQ(0, rpc_client_open(address, MESSAGE_MAX, NULL, &client, &err), err.text);
 	enum rpc_status status =
 		rpc_client_call(client, "/test/Echo", &request, DEADLINE_MS, &response, &err);
 	rpc_client_close(client);

@@ -85,6 +85,7 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 		.threads = threads,
 		.context = &fixture->api,
 		.is_slow = http_api_is_slow,
+		.admit = http_api_admit,
 		.handle = http_api_handle,
 		.done = http_api_done,
 	};

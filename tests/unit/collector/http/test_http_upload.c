@@ -72,6 +72,7 @@ static void open_fixture(struct fixture *fixture)
 		.threads = 2,
 		.context = &fixture->api,
 		.is_slow = http_api_is_slow,
+		.admit = http_api_admit,
 		.handle = http_api_handle,
 		.begin_upload = http_api_begin_upload,
 		.end_upload = http_api_end_upload,

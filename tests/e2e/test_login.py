@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS, client certificates, tokens and tenants, with the real programs."""
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import ssl
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from certificates import Authority
+from fleet import Agent, Collector, free_port, program, unique, wait_until, workload
+
+EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
+
+
+class SecureCollector(Collector):
+    """A collector with an access file; its API client has a token of all tenants."""
+
+    def __init__(self, folder, *flags, tls=None):
+        self.folder = pathlib.Path(folder)
+        self.access = self.folder / "access"
+        self.tls = tls
+        super().__init__(self.folder / "data", self.folder / "collector.log")
+        self.argv += ["--access", str(self.access), *flags]
+        self.secrets = []
+        self.ops = self.new_token("ops", "read,admin", "*")
+        self.api = SecureApi(self, self.ops)
+
+    def new_token(self, name, roles, tenant="-"):
+        """The file with a new token, whose line is in the access file."""
+        done = subprocess.run([program("cairn-collector"), "--new-token", name, "--roles", roles, "--tenant", tenant,
+                               "--access", str(self.access)], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        self.secrets.append(done.stdout.strip().rsplit(".", 1)[1])
+        path = self.folder / f"{name}-{len(self.secrets)}.token"
+        path.write_text(done.stdout)
+        return path
+
+    def drop_line(self, token_file):
+        """Remove the token's line: by its order among those of its name."""
+        number = int(token_file.name.rsplit("-", 1)[1].split(".")[0])
+        lines = self.access.read_text().splitlines(True)
+        lines[number - 1] = "# removed\n"
+        self.write_access("".join(lines))
+
+    def add_line(self, line):
+        self.write_access(self.access.read_text() + line + "\n")
+
+    def write_access(self, text):
+        new = self.access.with_suffix(".new")
+        new.write_text(text)
+        new.rename(self.access)
+
+
+class SecureApi:
+    """Requests with a token, by TLS if the collector has it."""
+
+    def __init__(self, collector, token_file, certificate=None):
+        self.collector = collector
+        self.token_file = token_file
+        self.certificate = certificate
+
+    def context(self):
+        tls = self.collector.tls
+        if not tls:
+            return None
+        context = ssl.create_default_context(cafile=tls)
+        if self.certificate:
+            context.load_cert_chain(self.certificate.crt, self.certificate.key)
+        return context
+
+    def fetch(self, path, method="GET"):
+        """Status and body."""
+        host, port = "localhost", self.collector.http_port
+        context = self.context()
+        connection = (http.client.HTTPSConnection(host, port, timeout=20, context=context) if context
+                      else http.client.HTTPConnection(host, port, timeout=20))
+        headers = {"Authorization": f"Bearer {self.token_file.read_text().strip()}"} if self.token_file else {}
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def answers(self, path):
+        try:
+            return self.fetch(path)[0] == 200
+        except OSError:
+            return False
+
+    def get(self, path):
+        status, body = self.fetch(f"/api/v1/{path}")
+        assert status == 200, f"{path}: {status} {body[:300]}"
+        return json.loads(body)
+
+    def total(self, selector):
+        from urllib.parse import quote
+        return self.get(f"top?limit=1&query={quote(selector)}")["total"]
+
+    def values(self, label):
+        return self.get(f"labels/{label}/values")["values"]
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path / "ca")
+
+
+@pytest.fixture
+def secure(tmp_path, authority):
+    """A collector with TLS, client certificates and a CRL."""
+    server = authority.server()
+    with SecureCollector(tmp_path, "--tls-cert", server.crt, "--tls-key", server.key, "--tls-client-ca",
+                         authority.crt, "--tls-crl", authority.crl, tls=authority.crt) as collector:
+        collector.server = server
+        yield collector
+
+
+def serial_of(collector):
+    context = ssl.create_default_context(cafile=collector.tls)
+    connection = http.client.HTTPSConnection("localhost", collector.http_port, timeout=20, context=context)
+    connection.connect()
+    try:
+        return connection.sock.getpeercert()["serialNumber"]
+    finally:
+        connection.close()
+
+
+def test_refuses_to_be_public_without_login(tmp_path):
+    for flags, words in [
+            (["--http", "0.0.0.0:0"], "neither TLS nor a login"),
+            (["--grpc", "0.0.0.0:0"], "neither TLS nor a login"),
+            (["--http", "[::]:0", "--access", "/dev/null"], "no TLS")]:
+        done = subprocess.run([program("cairn-collector"), "--data", str(tmp_path / "data"), *flags],
+                              capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 1
+        assert words in done.stderr and "--insecure" in done.stderr and "--tls-cert" in done.stderr
+
+
+def test_only_its_own_ca_is_believed(secure, tmp_path):
+    assert secure.api.answers("/api/v1/status")
+    other = Authority(tmp_path / "other")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        http.client.HTTPSConnection("localhost", secure.http_port, timeout=20, context=ssl.create_default_context(
+            cafile=other.crt)).request("GET", "/healthz")
+    plain = http.client.HTTPConnection("localhost", secure.http_port, timeout=20)
+    with pytest.raises((http.client.HTTPException, OSError)):
+        plain.request("GET", "/healthz")
+        plain.getresponse()
+
+
+def test_a_renewed_certificate_needs_no_restart(secure, authority):
+    before = serial_of(secure)
+    secure.server.replace_by(authority.server())
+    wait_until("the new certificate", 10, lambda: serial_of(secure) != before)
+    assert "certificates reloaded" in secure.log()
+    # A damaged one leaves it in force.
+    after = serial_of(secure)
+    pathlib.Path(secure.server.crt).write_text("damaged")
+    wait_until("the line in the log", 10, lambda: "certificates not reloaded" in secure.log())
+    assert serial_of(secure) == after
+
+
+def status_of(collector, certificate):
+    return SecureApi(collector, None, certificate).fetch("/api/v1/status")[0]
+
+
+def test_a_client_certificate_logs_in(secure, authority, tmp_path):
+    secure.add_line("*.people.example read shop certificate")
+    ann = authority.issue("ann", "DNS:ann.people.example")
+    bob = authority.issue("bob.people.example")  # only a common name
+    wait_until("the new lines", 10, lambda: status_of(secure, ann) == 200)
+    assert status_of(secure, bob) == 200
+    who = SecureApi(secure, None, ann).get("whoami")
+    assert (who["who"], who["tenant"]) == ("certificate:ann.people.example", "shop")
+    assert status_of(secure, None) == 401
+    assert status_of(secure, authority.issue("eve.example")) == 401, "no line names it"
+    assert status_of(secure, authority.issue("old.people.example", days=(-3, -1))) == 401, "it has expired"
+    assert status_of(secure, authority.issue("new.people.example", days=(1, 3))) == 401, "not valid yet"
+    assert status_of(secure, authority.issue("srv.people.example", usage="serverAuth")) == 401, "purpose"
+    forged = Authority(tmp_path / "other", "cairn test CA").issue("ann.people.example")
+    assert status_of(secure, forged) == 401, "another CA of the same name"
+
+    authority.revoke(ann)
+    wait_until("the CRL", 10, lambda: status_of(secure, ann) == 401)
+    assert status_of(secure, bob) == 200, "others are not revoked"
+
+
+def test_a_revoked_certificate_ends_at_the_next_request(secure, authority):
+    secure.add_line("ann read - certificate")
+    ann = authority.issue("ann")
+    wait_until("the new line", 10, lambda: status_of(secure, ann) == 200)
+    context = SecureApi(secure, None, ann).context()
+    connection = http.client.HTTPSConnection("localhost", secure.http_port, timeout=20, context=context)
+
+    sockets = set()
+
+    def status():
+        connection.request("GET", "/api/v1/status")
+        sockets.add(id(connection.sock))
+        kept.append(connection.sock)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    kept = []  # so that no two have one id
+    assert status() == 200
+    authority.revoke(ann)
+    wait_until("the CRL", 10, lambda: status() == 401)
+    assert len(sockets) == 1, "all on one connection"
+
+
+def test_the_command_line_logs_in(secure, authority):
+    reader = secure.new_token("reader", "read", "shop")
+    url = f"https://localhost:{secure.http_port}"
+    wait_until("the new line", 10, lambda: SecureApi(secure, reader).fetch("/api/v1/status")[0] == 200)
+
+    def query(*flags, env=None):
+        return subprocess.run([program("cairn"), "query", "--collector-http", url, "--json", *flags],
+                              capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **(env or {})})
+
+    assert query("--tls-ca", authority.crt, "--token-file", str(reader)).returncode == 0
+    assert query("--tls-ca", authority.crt, env={"CAIRN_TOKEN_FILE": str(reader)}).returncode == 0
+    done = query("--tls-ca", authority.crt)
+    assert done.returncode == 1 and "a login is needed" in done.stderr
+    done = query("--token-file", str(reader))
+    assert done.returncode == 1 and "ertificate" in done.stderr, "the machine's CAs do not know it"
+    secure.add_line("cli read - certificate")
+    cli = authority.issue("cli")
+    wait_until("the new line", 10, lambda: status_of(secure, cli) == 200)
+    assert query("--tls-ca", authority.crt, "--tls-cert", cli.crt, "--tls-key", cli.key).returncode == 0
+    done = subprocess.run([program("cairn"), "query", "--collector-http", "http://192.0.2.1:7070", "--token-file",
+                           str(reader)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "could read the token" in done.stderr

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// Subject: collector/http/http_login.c
+// Who may ask what over HTTP, what a tenant's reader sees, and what the audit log keeps of it.
+// Subject: collector/http/http_audit.c
+#include "tests/unit/collector/http/http_fixture.h"
+
+#include "tests/unit/collector/access/access_fixture.h"
+
+struct login {
+	struct fixture http;
+	struct access_folder folder;
+	struct made_token shop, bank, ops, agent, none;
+	char audit_path[64];
+};
+
+/** Two tenants' series of one service, each with 1 s of CPU time, beside the fixture's without a tenant. */
+static void add_tenant_series(struct store *store, const char *tenant)
+{
+	struct labels labels = { 0 };
+	struct memory_sample sample = {
+		.slot_ns = 20000000,
+		.time_ns = 1000 * NS_PER_SECOND,
+		.locations = { 0 },
+		.location_count = 1,
+		.value = 1000000000,
+	};
+
+	assert_int_equal(0, labels_set(&labels, "service", tenant));
+	assert_int_equal(0, labels_set(&labels, "tenant", tenant));
+	sample.series = memory_store_add_series(store, &labels, PROFILE_TYPE_CPU);
+	memory_store_add(store, &sample);
+	labels_deinit(&labels);
+}
+
+static void open_login(struct login *l)
+{
+	struct error err = { 0 };
+	char text[8 * ACCESS_LINE_BYTES];
+
+	open_fixture(&l->http, 2);
+	add_tenant_series(l->http.store, "shop");
+	add_tenant_series(l->http.store, "bank");
+	access_folder_open(&l->folder);
+	l->shop = make_token("shop-reader", "read", "shop");
+	l->bank = make_token("bank-reader", "read", "bank");
+	l->ops = make_token("ops", "read,admin", "*");
+	l->agent = make_token("agent", "ingest", "shop");
+	l->none = make_token("none", "read", "-");
+	snprintf(text, sizeof(text), "%s%s%s%s%s", l->shop.line, l->bank.line, l->ops.line,
+		 l->agent.line, l->none.line);
+	access_folder_write(&l->folder, text);
+	const struct access_options options = { .file = l->folder.path };
+	if (access_open(&options, &l->http.api.access, &err))
+		fail_msg("%s", err.text);
+	snprintf(l->audit_path, sizeof(l->audit_path), "%s/audit", l->folder.folder);
+	if (audit_open(l->audit_path, &l->http.metrics, &l->http.api.audit, &err))
+		fail_msg("%s", err.text);
+}
+
+static void close_login(struct login *l)
+{
+	close_fixture(&l->http);
+	audit_close(l->http.api.audit);
+	access_close(l->http.api.access);
+	unlink(l->audit_path);
+	access_folder_close(&l->folder);
+}
+
+static struct answer ask_as(struct login *l, const struct made_token *token, const char *method,
+			    const char *target)
+{
+	char headers[ACCESS_TOKEN_BYTES + 64] = "";
+
+	if (token)
+		snprintf(headers, sizeof(headers), "Authorization: %s\r\n", token->authorization);
+	return ask(&l->http, method, target, headers);
+}
+
+static int status_as(struct login *l, const struct made_token *token, const char *target)
+{
+	struct answer answer = ask_as(l, token, "GET", target);
+
+	free(answer.bytes);
+	return answer.status;
+}
+
+TEST(each_call_needs_a_credential_with_its_role)
+{
+	static const char *const calls[] = {
+		"/api/v1/types",   "/api/v1/labels",   "/api/v1/labels/service/values",
+		"/api/v1/merge",   "/api/v1/top",      "/api/v1/series",
+		"/api/v1/heatmap", "/api/v1/diagnose", "/api/v1/debug-files",
+		"/api/v1/status",  "/metrics",
+	};
+	struct login l;
+
+	open_login(&l);
+	for EACH (call, calls) {
+		struct answer answer = ask_as(&l, NULL, "GET", *call);
+		EXPECT_EQ(401, answer.status, *call);
+		assert_true(has_header(&answer, "WWW-Authenticate: Bearer"));
+		free(answer.bytes);
+		EXPECT_EQ(403, status_as(&l, &l.agent, *call), *call);
+		EXPECT_EQ(200, status_as(&l, &l.shop, *call), *call);
+	}
+	EXPECT_EQ(401, status_as(&l, NULL, "/api/v1/whoami"), "whoami");
+	EXPECT_EQ(200, status_as(&l, &l.agent, "/api/v1/whoami"), "whoami of any role");
+	EXPECT_EQ(2 * 11 + 1, l.http.metrics.counters[METRIC_ACCESS_REFUSED], "counted");
+	close_login(&l);
+}
+
+TEST(probes_and_the_page_are_open)
+{
+	static const char *const open[] = { "/", "/app.js", "/healthz", "/readyz",
+					    "/api/v1/openapi.yaml" };
+	struct login l;
+
+	open_login(&l);
+	for EACH (path, open)
+		EXPECT_EQ(200, status_as(&l, NULL, *path), *path);
+	EXPECT_EQ(404, status_as(&l, NULL, "/nothing"), "unknown path");
+	close_login(&l);
+}
+
+TEST(an_upload_needs_its_role_before_the_body)
+{
+	struct login l;
+	char head[ACCESS_TOKEN_BYTES + 256];
+
+	open_login(&l);
+	snprintf(head, sizeof(head),
+		 "PUT /api/v1/debug-files/abcd HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n"
+		 "Content-Length: 1000000000\r\n\r\n",
+		 l.shop.authorization);
+	struct answer answer = ask_raw(&l.http, head, strlen(head));
+	EXPECT_EQ(403, answer.status, "without a byte of the body");
+	free(answer.bytes);
+	close_login(&l);
+}
+
+static json_t *json_as(struct login *l, const struct made_token *token, const char *target)
+{
+	struct answer answer = ask_as(l, token, "GET", target);
+
+	EXPECT_EQ(200, answer.status, target);
+	json_t *json = json_loadb(answer.body, answer.body_size, 0, NULL);
+	assert_non_null(json);
+	free(answer.bytes);
+	return json;
+}
+
+static long long total_as(struct login *l, const struct made_token *token, const char *query)
+{
+	char target[512];
+
+	snprintf(target, sizeof(target), "/api/v1/top?" RANGE "&query=%s", query);
+	json_t *json = json_as(l, token, target);
+	long long total = number_at(json, "total");
+	json_decref(json);
+	return total;
+}
+
+TEST(a_reader_sees_its_tenant_only)
+{
+	static const char *const queries[] = {
+		"",
+		"%7B%7D",
+		"%7Btenant=~%22.*%22%7D",
+		"%7Btenant!=%22%22%7D",
+		"%7Bservice=~%22.*%22,tenant=~%22shop%7Cbank%22%7D",
+	};
+	const long long own = 1000000000, untenanted = 100 * 10000000;
+	struct login l;
+
+	open_login(&l);
+	for EACH (query, queries) {
+		EXPECT_EQ(own, total_as(&l, &l.shop, *query), *query);
+		EXPECT_EQ(own, total_as(&l, &l.bank, *query), *query);
+	}
+	EXPECT_EQ(0, total_as(&l, &l.shop, "%7Btenant=%22bank%22%7D"), "by name");
+	EXPECT_EQ(0, total_as(&l, &l.shop, "bank"), "by service");
+	EXPECT_EQ(0, total_as(&l, &l.shop, "%7Btenant=%22%22%7D"), "without a tenant");
+	EXPECT_EQ(untenanted, total_as(&l, &l.none, ""), "a reader of series without a tenant");
+	EXPECT_EQ(2 * own + untenanted, total_as(&l, &l.ops, ""), "a reader of all");
+
+	json_t *json = json_as(&l, &l.shop, "/api/v1/labels/service/values?" RANGE);
+	json_t *values = json_object_get(json, "values");
+	EXPECT_EQ(1, json_array_size(values), "services");
+	EXPECT_STR("shop", json_string_value(json_array_get(values, 0)), "service");
+	json_decref(json);
+	json = json_as(&l, &l.shop, "/api/v1/labels/tenant/values?" RANGE);
+	EXPECT_EQ(1, json_array_size(json_object_get(json, "values")), "tenants");
+	json_decref(json);
+	json = json_as(&l, &l.shop, "/api/v1/series?group_by=service&" RANGE);
+	EXPECT_EQ(1, json_array_size(json_object_get(json, "series")), "series");
+	json_decref(json);
+	close_login(&l);
+}
+
+TEST(a_login_sets_a_cookie_that_works)
+{
+	struct login l;
+	char cookie[ACCESS_TOKEN_BYTES + 64];
+
+	open_login(&l);
+	struct answer answer = ask_as(&l, &l.shop, "POST", "/api/v1/login");
+	EXPECT_EQ(200, answer.status, "login");
+	snprintf(cookie, sizeof(cookie),
+		 "Set-Cookie: " ACCESS_COOKIE "=%s; Path=/; HttpOnly; SameSite=Strict\r\n",
+		 l.shop.token);
+	assert_true(has_header(&answer, cookie));
+	assert_null(strstr(answer.body, l.shop.token));
+	free(answer.bytes);
+
+	snprintf(cookie, sizeof(cookie), "Cookie: " ACCESS_COOKIE "=%s\r\n", l.shop.token);
+	answer = ask(&l.http, "GET", "/api/v1/status", cookie);
+	EXPECT_EQ(200, answer.status, "by cookie");
+	assert_non_null(strstr(answer.body, "\"who\":\"token:shop-reader\""));
+	free(answer.bytes);
+
+	l.http.api.is_tls = true;
+	answer = ask_as(&l, &l.shop, "POST", "/api/v1/login");
+	assert_true(has_header(&answer, "SameSite=Strict; Secure\r\n"));
+	free(answer.bytes);
+	answer = ask(&l.http, "POST", "/api/v1/logout", "");
+	assert_true(has_header(&answer, "Set-Cookie: " ACCESS_COOKIE "=; Path=/"));
+	assert_true(has_header(&answer, "Max-Age=0"));
+	free(answer.bytes);
+	answer = ask_as(&l, NULL, "POST", "/api/v1/login");
+	EXPECT_EQ(401, answer.status, "login without a token");
+	assert_false(has_header(&answer, "Set-Cookie"));
+	free(answer.bytes);
+	answer = ask_as(&l, &l.shop, "GET", "/api/v1/login");
+	EXPECT_EQ(405, answer.status, "a link logs nobody in");
+	free(answer.bytes);
+	close_login(&l);
+}
+
+static char *read_text(const char *path)
+{
+	FILE *file = fopen(path, "r");
+	char *text = calloc(1, 1 << 16);
+
+	assert_non_null(file);
+	assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
+	fclose(file);
+	return text;
+}
+
+TEST(the_audit_log_names_who_and_what)
+{
+	struct login l;
+
+	open_login(&l);
+	total_as(&l, &l.shop, "%7Bservice=%22a%5C%22b%22%7D");
+	EXPECT_EQ(401, status_as(&l, NULL, "/api/v1/types"), "refused");
+	EXPECT_EQ(403, status_as(&l, &l.agent, "/api/v1/types"), "refused");
+	EXPECT_EQ(200, status_as(&l, NULL, "/healthz"), "a probe");
+	close_fixture(&l.http); // a line is written after its answer
+	char *text = read_text(l.audit_path);
+	char *rest, *lines[4] = { 0 };
+	int count = 0;
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		assert_true(count < 3);
+		lines[count++] = line;
+	}
+	EXPECT_EQ(3, count, "lines: a probe has none");
+	for (int i = 0; i < count; i++) {
+		json_t *json = json_loads(lines[i], 0, NULL);
+		json_t *status = json_object_get(json, "status");
+		const char *who = json_string_value(json_object_get(json, "who"));
+
+		assert_non_null(json);
+		switch (json_integer_value(status)) {
+		case 200:
+			EXPECT_STR("token:shop-reader", who, "who");
+			EXPECT_STR("shop", json_string_value(json_object_get(json, "tenant")), "t");
+			EXPECT_STR("/api/v1/top", json_string_value(json_object_get(json, "path")),
+				   "p");
+			EXPECT_STR("{service=\"a\\\"b\"}",
+				   json_string_value(json_object_get(
+					   json_object_get(json, "parameters"), "query")),
+				   "query");
+			break;
+		case 401:
+			EXPECT_STR("unknown", who, "who");
+			break;
+		default:
+			EXPECT_EQ(403, json_integer_value(status), "status");
+			EXPECT_STR("token:agent", who, "who");
+		}
+		EXPECT_STR("127.0.0.1", json_string_value(json_object_get(json, "address")), "a");
+		json_decref(json);
+	}
+	free(text);
+	audit_close(l.http.api.audit);
+	access_close(l.http.api.access);
+	unlink(l.audit_path);
+	access_folder_close(&l.folder);
+}
+
+TEST(the_audit_log_is_bounded)
+{
+	struct login l;
+	char old[80];
+
+	open_login(&l);
+	assert_int_equal(0, truncate(l.audit_path, AUDIT_FILE_BYTES_MAX));
+	audit_close(l.http.api.audit);
+	assert_int_equal(0, audit_open(l.audit_path, &l.http.metrics, &l.http.api.audit, NULL));
+	total_as(&l, &l.shop, "");
+	close_fixture(&l.http);
+	snprintf(old, sizeof(old), "%s.1", l.audit_path);
+	char *text = read_text(l.audit_path);
+	assert_int_equal('{', text[0]);
+	free(text);
+	assert_int_equal(0, unlink(old));
+	EXPECT_EQ(0, l.http.metrics.counters[METRIC_AUDIT_ERRORS], "errors");
+	audit_close(l.http.api.audit);
+	access_close(l.http.api.access);
+	unlink(l.audit_path);
+	access_folder_close(&l.folder);
+}
+
+RUN_TESTS(cmocka_unit_test(each_call_needs_a_credential_with_its_role),
+	  cmocka_unit_test(probes_and_the_page_are_open),
+	  cmocka_unit_test(an_upload_needs_its_role_before_the_body),
+	  cmocka_unit_test(a_reader_sees_its_tenant_only),
+	  cmocka_unit_test(a_login_sets_a_cookie_that_works),
+	  cmocka_unit_test(the_audit_log_names_who_and_what),
+	  cmocka_unit_test(the_audit_log_is_bounded))
