@@ -13,9 +13,15 @@ CLANG := clang
 ARCH := $(shell uname -m)
 BPF_ARCH := $(if $(filter aarch64,$(ARCH)),arm64,x86)
 
-CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -I. -I$(BUILD)/gen -MMD -MP -fno-omit-frame-pointer \
+# For the day that somebody finds a place to write to. Sanitizers have checks of their own. A gcc before 12 warns of level 3.
+FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE
+FORTIFY_LEVEL := $(if $(shell echo | $(CC) -O2 -Werror $(FORTIFY)=3 -include features.h -E -xc - 2>&1 >/dev/null),2,3)
+BRANCH_PROTECTION := $(if $(filter x86_64,$(ARCH)),-fcf-protection)$(if $(filter aarch64,$(ARCH)),-mbranch-protection=standard)
+HARDENING := $(if $(SANITIZE),,$(FORTIFY)=$(FORTIFY_LEVEL) -fstack-protector-strong $(BRANCH_PROTECTION)) -fPIE
+
+CFLAGS := -std=gnu11 -O2 -g $(HARDENING) -D_GNU_SOURCE -I. -I$(BUILD)/gen -MMD -MP -fno-omit-frame-pointer \
 	  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror -pthread
-LDFLAGS := -pthread -Wl,--as-needed
+LDFLAGS := -pthread -pie -Wl,--as-needed,-z,relro,-z,now
 ifneq ($(SANITIZE),)
 CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=address,undefined
@@ -76,16 +82,23 @@ packages-%: packages # what only some targets need: packages-kernels.txt, packag
 # ---- libraries and programs -----------------------------------------------------------------
 # Nothing compiles before its packages are there: hence "| $(BUILD)/packages.stamp".
 
-$(BUILD)/obj/%.o: %.c | $(BUILD)/packages.stamp
+# All is compiled anew when the flags change.
+FLAGS := $(CFLAGS) $(LDFLAGS)
+.PHONY: flags-changed
+$(BUILD)/flags: flags-changed
+	mkdir -p $(@D)
+	echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) $(CFLAGS) -c $< -o $@
 
-# They run once: compiling is what takes long.
-$(BUILD)/obj/tests/unit/%.o: CFLAGS += -O0
+# They run once: compiling is what takes long. Some unwind or probe their own functions, as other people's compilers make them.
+$(BUILD)/obj/tests/unit/%.o: CFLAGS += -O0 -U_FORTIFY_SOURCE $(foreach flag,$(BRANCH_PROTECTION),$(firstword $(subst =, ,$(flag)))=none)
 
 # Generated code is not held to our warnings.
-$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c | $(BUILD)/packages.stamp
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) $(filter-out -W%,$(CFLAGS)) -c $< -o $@
@@ -312,6 +325,10 @@ deploy-check: packages ## check the Kubernetes manifests
 bpf-check: packages $(PROGRAMS) ## check that the BPF programs fit the stack that 6.1 gives them
 	$(pytest) tests/bpf/test_stack_bytes.py
 
+.PHONY: hardening-check
+hardening-check: packages $(PROGRAMS) ## check how the programs were compiled and linked
+	$(pytest) tests/hardening
+
 .PHONY: bench-check
 bench-check: packages ## check how the benchmarks judge stacks
 	$(pytest) tests/bench
@@ -336,6 +353,7 @@ test: packages $(PROGRAMS) ## everything that CI runs: includes, layout, unit, e
 		wall-quick \
 		browser \
 		deploy-check \
+		hardening-check \
 		bench-check
 
 .PHONY: truth truth-quick
@@ -464,7 +482,7 @@ fuzz-quick:
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
 $(FUZZERS): CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined
-$(FUZZERS): CFLAGS := $(filter-out -O2 -g,$(CFLAGS)) -O1 -gline-tables-only
+$(FUZZERS): CFLAGS := $(filter-out -O2 -g $(HARDENING),$(CFLAGS)) -O1 -gline-tables-only
 $(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 	mkdir -p $(@D)
