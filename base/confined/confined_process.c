@@ -232,11 +232,11 @@ int confined_process_finish(int process, uint32_t wait_ms, struct error *err)
 {
 	_cleanup_close_ int owned = process;
 	struct confined_end end;
-	int rc = wait_until_readable(process, wait_ms);
+	int rc = wait_until_readable(owned, wait_ms);
 
 	if (rc)
 		return error_errno(err, -EIO, "killed: %s", strerror(-rc));
-	if (recv(process, &end, sizeof(end), 0) != sizeof(end))
+	if (recv(owned, &end, sizeof(end), 0) != sizeof(end))
 		return error_set(err, -ENOTCONN, DIED);
 	return explain_end(&end, err);
 }
