@@ -20,6 +20,7 @@
 #define SEALS        (F_SEAL_SHRINK | F_SEAL_GROW)
 
 enum {
+	MAPS_LINES_MAX = 1 << 17,    // of a process's mappings: twice vm.max_map_count's default
 	BASELINE_LAUNCHES_MIN = 100, // fewer are no rate to compare with
 };
 
@@ -54,7 +55,8 @@ static int find_mapping(pid_t pid)
 	maps = fopen(path, "re");
 	if (!maps)
 		return errno == ENOENT ? -ESRCH : -errno;
-	while (getline(&line, &size, maps) > 0) {
+	for (uint32_t lines = 0; lines < MAPS_LINES_MAX && getline(&line, &size, maps) > 0;
+	     lines++) {
 		if (strstr(line, MAPPING_NAME "\n"))
 			return open_mapping(pid, line);
 	}

@@ -124,6 +124,7 @@ static int compare_slots(const void *left, const void *right)
 
 /* ---- targets of slots ------------------------------------------------------------------------ */
 
+/* Of exports that share a slot, the first one. */
 static void fill_slot(const struct slots *slots, const Elf64_Rela *relocation)
 {
 	const struct slot key = { .address = relocation->r_offset };
@@ -139,8 +140,15 @@ static void fill_slot(const struct slots *slots, const Elf64_Rela *relocation)
 		else
 			high = middle;
 	}
-	for (; low < slots->count && slots->slots[low].address == key.address; low++)
+	if (low < slots->count && slots->slots[low].address == key.address)
 		slots->slots[low].target = (uint64_t)relocation->r_addend;
+}
+
+static void share_targets(const struct slots *slots)
+{
+	for (uint32_t i = 1; i < slots->count; i++)
+		if (slots->slots[i].address == slots->slots[i - 1].address)
+			slots->slots[i].target = slots->slots[i - 1].target;
 }
 
 static int read_relocations(const struct elf *elf, const struct slots *slots)
@@ -262,6 +270,7 @@ int cuda_symbols_read(const struct elf *elf, cuda_symbol_fn fn, void *context)
 	if (!rc && slots.count) {
 		qsort(slots.slots, slots.count, sizeof(*slots.slots), compare_slots);
 		rc = read_relocations(elf, &slots);
+		share_targets(&slots);
 		if (!rc)
 			rc = read_frames(elf, &frames);
 		if (!rc)

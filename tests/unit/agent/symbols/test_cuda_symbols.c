@@ -17,7 +17,7 @@ enum { STUB_AT = 0x100, CODE_AT = 0x200, FRAME_AT = 0x300, SLOT_AT = 0x900, CODE
 /* A driver of one export, as NVIDIA's linker lays it out. */
 struct driver {
 	uint8_t stub[18];
-	Elf64_Sym symbols[2];
+	Elf64_Sym symbols[3];
 	Elf64_Rela relocation;
 	struct {
 		uint8_t kinds[4];
@@ -44,6 +44,8 @@ static void driver_init(struct driver *driver)
 					  .st_shndx = 1,
 					  .st_value = SECTION_FILE_ADDRESS + STUB_AT,
 					  .st_size = 32 };
+	driver->symbols[2] = driver->symbols[1]; // not defined here: not an export
+	driver->symbols[2].st_shndx = SHN_UNDEF;
 	driver->relocation = (Elf64_Rela){ .r_offset = SECTION_FILE_ADDRESS + SLOT_AT,
 					   .r_info = ELF64_R_INFO(0, R_X86_64_RELATIVE),
 					   .r_addend = SECTION_FILE_ADDRESS + CODE_AT };
@@ -108,6 +110,22 @@ TEST(a_slots_target_gets_the_exports_name)
 	assert_int_equal(CODE_BYTES, found.last.size);
 	assert_true(pread(fd, name, sizeof(name), (off_t)found.last.name_offset) > 0);
 	assert_string_equal("cuStreamSynchronize", name);
+	close(fd);
+}
+
+TEST(exports_may_share_a_slot)
+{
+	struct found found = { 0 };
+	struct driver driver;
+
+	driver_init(&driver);
+	driver.symbols[2].st_shndx = 1;
+	driver.symbols[2].st_name = 3;
+	int fd = driver_open(&driver);
+	struct elf elf = section_file_read(fd);
+	assert_int_equal(0, cuda_symbols_read(&elf, keep, &found));
+	assert_int_equal(2, found.count);
+	assert_int_equal(SECTION_FILE_ADDRESS + CODE_AT, found.last.address);
 	close(fd);
 }
 
@@ -238,6 +256,7 @@ TEST(survives_random_damage)
 }
 
 RUN_TESTS(cmocka_unit_test(a_slots_target_gets_the_exports_name),
+	  cmocka_unit_test(exports_may_share_a_slot),
 	  cmocka_unit_test(reads_slots_of_the_driver_only),
 	  cmocka_unit_test(exports_of_other_shapes_stay_unnamed),
 	  cmocka_unit_test(survives_random_damage))
