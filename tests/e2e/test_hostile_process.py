@@ -15,6 +15,26 @@ CPU_MAX = 0.5  # of a core, for the agent beside a few busy processes; a walk wi
 STOP_SECONDS = 8  # the last export and its flush
 
 
+# A double of process_vm_readv() for LD_PRELOAD: reading the process HANGING_PID never ends, as a walk without a bound.
+HANGING_READ = r"""
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long to_count,
+                         const struct iovec *from, unsigned long from_count, unsigned long flags)
+{
+    const char *hanging = getenv("HANGING_PID");
+
+    while (hanging && atoi(hanging) == pid)
+        ;
+    return syscall(SYS_process_vm_readv, pid, to, to_count, from, from_count, flags);
+}
+"""
+
+
 @contextlib.contextmanager
 def hostile_process(python="python3"):
     with subprocess.Popen([python, str(ROOT / "tests/workloads/hostile_python.py")],
@@ -54,3 +74,55 @@ def test_dump_of_ring_of_thread_states_ends():
                               text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         assert str(process.pid) in done.stdout
+
+
+@pytest.fixture
+def hanging_read(tmp_path, monkeypatch):
+    """From now on, programs that read @pid's memory hang."""
+    library = tmp_path / "hanging_read.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-xc", "-", "-o", library], input=HANGING_READ, text=True,
+                   check=True)
+
+    def hang(pid):
+        monkeypatch.setenv("LD_PRELOAD", str(library))
+        monkeypatch.setenv("HANGING_PID", str(pid))
+
+    return hang
+
+
+def end_of(agent, seconds):
+    """Its exit code and its log."""
+    process, agent.process = agent.process, None
+    try:
+        return process.wait(seconds), agent.log()
+    finally:
+        process.kill()
+
+
+def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read):
+    with hostile_process() as process:
+        hanging_read(process.pid)
+        code, log = end_of(start_agent(collector), 40)
+        assert code == 1, log
+        assert f"no progress: reading Python thread states of process {process.pid} (" in log
+
+
+def test_signal_ends_a_hanging_agent(collector, start_agent, hanging_read):
+    with hostile_process() as process:
+        hanging_read(process.pid)
+        agent = start_agent(collector)
+        time.sleep(3)  # by then it reads the process
+        agent.process.terminate()
+        code, log = end_of(agent, STOP_SECONDS)
+        assert code == 1, log
+        assert f"ended by a signal while busy: reading Python thread states of process {process.pid} (" in log
+
+
+def test_dump_that_hangs_can_be_ended(hanging_read):
+    with hostile_process() as process:
+        hanging_read(process.pid)
+        with subprocess.Popen([program("cairn"), "dump", str(process.pid)], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as dump:
+            time.sleep(1)
+            dump.terminate()
+            assert dump.wait(STOP_SECONDS) < 0
