@@ -9,6 +9,7 @@ MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
 endif
 
 CC := gcc
+CXX := g++
 CLANG := clang
 ARCH := $(shell uname -m)
 BPF_ARCH := $(if $(filter aarch64,$(ARCH)),arm64,x86)
@@ -26,6 +27,8 @@ ifneq ($(SANITIZE),)
 CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=address,undefined
 endif
+# For collector/store/rocksdb/rocksdb_files.cc: RocksDB's C API has no file system of one's own.
+CXXFLAGS = -std=gnu++17 -Wno-unused-parameter $(filter-out -std=% -Wstrict-prototypes -Wmissing-prototypes -Wshadow,$(CFLAGS))
 # Where the kernel's asm/ headers of the machine are.
 ASM_INCLUDE := /usr/include/$(shell $(CC) -dumpmachine)
 BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -MMD -MP \
@@ -40,12 +43,12 @@ say = printf '  %-7s %s\n' $(1) $(2)
 BASE_LIBS := -ldw -lelf -lcurl -lgnutls -liberty -lxxhash -lyaml
 PROTO_LIBS := -lgrpc -lgpr -lnghttp2 -lprotobuf-c -lz $(BASE_LIBS)
 AGENT_LIBS := -lbpf -lelf -lcapstone -llzma -lz $(BASE_LIBS)
-COLLECTOR_LIBS := -lrocksdb -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)
+COLLECTOR_LIBS := -lrocksdb -lstdc++ -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)
 CLI_LIBS := -lcurl -lncurses -ltinfo -ljansson
 
 # A folder is a library, its main.c aside; the folders in it are its rooms.
-sources = $(filter-out $(1)/main.c,$(shell find $(1) -name '*.c'))
-objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+sources = $(filter-out $(1)/main.c,$(shell find $(1) -name '*.c' -o -name '*.cc'))
+objects = $(patsubst %,$(BUILD)/obj/%.o,$(basename $(1)))
 
 PROTO_GEN := $(patsubst proto/%.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard proto/*/*.proto proto/*/*/*.proto))
 BPF_PROGRAMS := $(shell find bpf -name '*.bpf.c')
@@ -93,6 +96,11 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) $(CFLAGS) -c $< -o $@
+
+$(BUILD)/obj/%.o: %.cc $(BUILD)/flags | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(CXX) $(CXXFLAGS) -c $< -o $@
 
 # They run once: compiling is what takes long. Some unwind or probe their own functions, as other people's compilers make them.
 $(BUILD)/obj/tests/unit/%.o: CFLAGS += -O0 -U_FORTIFY_SOURCE $(foreach flag,$(BRANCH_PROTECTION),$(firstword $(subst =, ,$(flag)))=none)
@@ -511,7 +519,7 @@ format: packages ## lay out the C code as .clang-format says
 .PHONY: format-check
 format-check: packages
 	clang-format --dry-run --Werror $(FORMATTED) < /dev/null
-FORMATTED = $(shell git ls-files '*.c' '*.h')
+FORMATTED = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: clean
 clean: ## remove build/

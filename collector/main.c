@@ -264,6 +264,8 @@ static int collector_open(struct collector *collector, struct error *err)
 		.path = collector->options.data,
 		.retention_ns = collector->options.retention_ns,
 		.memory_bytes = collector->memory.store_bytes,
+		.disk_free_bytes = collector->options.disk_free_bytes,
+		.size_bytes_max = collector->options.retention_bytes,
 	};
 
 	rc = open_access(collector, err);

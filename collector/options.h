@@ -11,6 +11,8 @@ struct collector_options {
 	char *grpc; // address
 	char *http;
 	uint64_t retention_ns;
+	uint64_t retention_bytes; // 0: no limit
+	uint64_t disk_free_bytes;
 	uint64_t memory_bytes; // 0: derive it from the machine's
 	uint64_t debug_files_bytes;
 	char *debuginfod; // URLs; NULL: none

@@ -63,14 +63,20 @@ void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			struct http_response *response)
 {
 	char text[READINESS_TEXT_BYTES] = "starting or shutting down";
+	struct store_health health = { .takes_batches = true };
 	bool is_ready = atomic_load(&api->ready) &&
 			(!api->readiness || readiness_read(api->readiness, text));
 
 	(void)request;
-	response->media_type = "text/plain; charset=utf-8";
-	response->status = is_ready ? 200 : 503;
 	if (is_ready)
-		buffer_append_string(&response->body, "ready\n");
-	else
+		store_read_health(api->store, &health);
+	response->media_type = "text/plain; charset=utf-8";
+	response->status = is_ready && health.takes_batches ? 200 : 503;
+	if (!is_ready)
 		buffer_printf(&response->body, "not ready: %s\n", text);
+	else if (!health.takes_batches)
+		buffer_printf(&response->body,
+			      "not ready: batches are refused, queries go on: %s\n", health.text);
+	else
+		buffer_append_string(&response->body, "ready\n");
 }

@@ -57,6 +57,21 @@ static const struct {
 	FIGURE("series", "gauge", series, "Series in all partitions."),
 	FIGURE("partitions", "gauge", partitions, "Time partitions."),
 	FIGURE("stack_nodes", "gauge", nodes, "Nodes of the stack forests in all partitions."),
+	FIGURE("batches_refused_total", "counter", batches_refused,
+	       "Batches refused while the disk was full or failed; agents retry. See /readyz."),
+	FIGURE("partitions_dropped_total", "counter", partitions_dropped,
+	       "Hours of profiles deleted before --retention, for room on the disk. Give --data a "
+	       "larger disk, or shorten --retention."),
+	FIGURE("write_failures_total", "counter", write_failures,
+	       "Times that the disk failed a write; the store was closed and opened again. Check "
+	       "the disk."),
+	FIGURE("partitions_damaged", "gauge", partitions_damaged,
+	       "Hours with damaged parts, which answers leave out. Run --check, and restore a "
+	       "backup."),
+	FIGURE("agents_damaged_total", "counter", agents_damaged,
+	       "Acknowledged sequences of agents that were damaged: a batch that such an agent "
+	       "repeats counts twice."),
+	FIGURE("disk_free_bytes", "gauge", disk_free_bytes, "Bytes free on the disk of --data."),
 	FIGURE("agents", "gauge", agents, "Starts of agents whose last sequence is stored."),
 	FIGURE("agents_evicted_total", "counter", agents_evicted,
 	       "Starts of agents whose last sequence was evicted: the table is full, and their "

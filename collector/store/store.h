@@ -30,11 +30,13 @@ struct store_batch_id {
 };
 
 struct store_options {
-	const char *path;        // directory, created if missing
-	uint64_t retention_ns;   // older partitions are dropped whole; 0: never
-	uint64_t partition_ns;   // 0: the default, 1 h
-	uint64_t memory_bytes;   // for caches and open partitions; 0: the default, 512 MiB
-	uint32_t close_rows_max; // rows of a minute that are closed at once; 0: the default, 4 Mi
+	const char *path;         // directory, created if missing
+	uint64_t retention_ns;    // older partitions are dropped whole; 0: never
+	uint64_t partition_ns;    // 0: the default, 1 h
+	uint64_t memory_bytes;    // for caches and open partitions; 0: the default, 512 MiB
+	uint32_t close_rows_max;  // rows of a minute that are closed at once; 0: the default, 4 Mi
+	uint64_t disk_free_bytes; // to be kept free on the disk; 0: nothing
+	uint64_t size_bytes_max;  // of the store's files; 0: no limit
 };
 
 /** The outcome of store_append(). */
@@ -130,7 +132,19 @@ struct store_stats {
 	uint64_t
 		stacks_dropped; // the partition's limit on stacks was reached: their values count as lost
 	uint64_t agents;        // entries in the table of acknowledged sequences
-	uint64_t agents_evicted; // from it, by newer ones of the same identity
+	uint64_t agents_evicted;     // from it, by newer ones of the same identity
+	uint64_t batches_refused;    // while the disk was full or failed
+	uint64_t partitions_dropped; // the oldest, for room on the disk
+	uint64_t write_failures;     // each closes the store and opens it again
+	uint64_t disk_free_bytes;
+	uint64_t partitions_damaged; // with parts that cannot be read
+	uint64_t agents_damaged;     // entries of acknowledged sequences
+};
+
+/** Does the store take batches? */
+struct store_health {
+	bool takes_batches;
+	char text[ERROR_TEXT_BYTES]; // if not, why, and what to do
 };
 
 void store_close(struct store *store);
@@ -181,4 +195,8 @@ int store_maintain(struct store *store, uint64_t now_ns, struct error *err);
 /** Close all open minutes (for tests and benchmarks). */
 int store_flush(struct store *store, struct error *err);
 
+/** Add a backup of the store, as it is now, to @folder. Batches are stored and queries run meanwhile. */
+int store_backup(struct store *store, const char *folder, struct error *err);
+
 void store_read_stats(struct store *store, struct store_stats *ret_stats);
+void store_read_health(struct store *store, struct store_health *ret_health);

@@ -90,7 +90,17 @@ int store_flush(struct store *store, struct error *err)
 	return store->ops->flush(store, err);
 }
 
+int store_backup(struct store *store, const char *folder, struct error *err)
+{
+	return store->ops->backup(store, folder, err);
+}
+
 void store_read_stats(struct store *store, struct store_stats *ret_stats)
 {
 	store->ops->read_stats(store, ret_stats);
+}
+
+void store_read_health(struct store *store, struct store_health *ret_health)
+{
+	store->ops->read_health(store, ret_health);
 }

@@ -26,7 +26,9 @@ struct store_ops {
 			    struct time_range range, struct name_list *ret_list, struct error *err);
 	int (*maintain)(struct store *store, uint64_t now_ns, struct error *err);
 	int (*flush)(struct store *store, struct error *err);
+	int (*backup)(struct store *store, const char *folder, struct error *err);
 	void (*read_stats)(struct store *store, struct store_stats *ret_stats);
+	void (*read_health)(struct store *store, struct store_health *ret_health);
 };
 
 struct store {

@@ -2,6 +2,7 @@
 #include "collector/store/rocksdb/partition.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,13 @@ uint64_t partition_presence(const struct partition *partition, uint64_t from_ns,
 	return (UINT64_MAX << first) & (UINT64_MAX >> (63 - last));
 }
 
+void partition_note_damage(struct partition *partition, const char *text)
+{
+	if (!partition->damage[0])
+		snprintf(partition->damage, sizeof(partition->damage), "%.*s",
+			 PARTITION_DAMAGE_BYTES - 1, text);
+}
+
 // ---- loading ------------------------------------------------------------------------------------
 
 typedef int (*record_fn)(struct partition *partition, enum record_kind kind, struct bytes record,
@@ -98,6 +106,22 @@ static int read_records(struct partition *partition, struct db *db, enum record_
 	return db_iterator_check(iterator, err);
 }
 
+/** A dictionary with a hole is of no use, and is not read again and again. */
+static int refuse_unreadable(const struct partition *partition, struct error *err)
+{
+	return error_set(err, -EBADMSG, "%s", partition->damage);
+}
+
+static int note_unreadable(struct partition *partition, int rc, const struct error *cause,
+			   struct error *err)
+{
+	if (rc == -EBADMSG) {
+		partition_note_damage(partition, cause->text);
+		partition->unreadable = true;
+	}
+	return error_set(err, rc, "%s", cause->text);
+}
+
 static int read_forest_record(struct partition *partition, enum record_kind kind,
 			      struct bytes record, struct error *err)
 {
@@ -109,14 +133,17 @@ int partition_load_forest(struct partition *partition, struct db *db, struct err
 	partition->used_ns = clock_monotonic_ns();
 	if (partition->forest)
 		return 0;
+	if (partition->unreadable)
+		return refuse_unreadable(partition, err);
 	partition->forest = forest_new();
 	if (!partition->forest)
 		return error_set(err, -ENOMEM, "store: out of memory for a forest");
-	int rc =
-		read_records(partition, db, RECORD_STRINGS, RECORD_STACKS, read_forest_record, err);
+	struct error cause = { 0 };
+	int rc = read_records(partition, db, RECORD_STRINGS, RECORD_STACKS, read_forest_record,
+			      &cause);
 	if (rc < 0) {
 		forest_free(take(partition->forest));
-		return rc;
+		return note_unreadable(partition, rc, &cause, err);
 	}
 	partition->forest_saved = forest_mark_of(partition->forest);
 	return 0;
@@ -170,13 +197,16 @@ int partition_load_postings(struct partition *partition, struct db *db, struct e
 	partition->used_ns = clock_monotonic_ns();
 	if (partition->postings)
 		return 0;
+	if (partition->unreadable)
+		return refuse_unreadable(partition, err);
 	partition->postings = postings_new();
 	if (!partition->postings)
 		return error_set(err, -ENOMEM, "store: out of memory for series");
-	int rc = load_postings(partition, db, err);
+	struct error cause = { 0 };
+	int rc = load_postings(partition, db, &cause);
 	if (rc < 0) {
 		postings_free(take(partition->postings));
-		return rc;
+		return note_unreadable(partition, rc, &cause, err);
 	}
 	partition->series_saved = partition->postings->series_count;
 	return 0;

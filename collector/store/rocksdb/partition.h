@@ -22,6 +22,8 @@ struct partition_summary {
 	uint64_t oldest_ns, newest_ns; // Unix time of its rows; 0: none
 };
 
+enum { PARTITION_DAMAGE_BYTES = 160 };
+
 struct partition {
 	uint64_t start_ns;
 	uint64_t length_ns;
@@ -38,6 +40,10 @@ struct partition {
 	uint32_t series_saved;
 	struct head head;
 	uint64_t used_ns; // monotonic, for eviction
+	// What is wrong with what is on disk; "": nothing known. Queries read what they can.
+	char damage[PARTITION_DAMAGE_BYTES];
+	bool damage_logged;
+	bool unreadable; // the dictionary is damaged: nothing can be read or added
 };
 
 /** A partition with one reference, the caller's. NULL when out of memory. */
@@ -56,7 +62,10 @@ uint64_t partition_presence(const struct partition *partition, uint64_t from_ns,
 
 // With the lock held:
 
-/** Load the dictionary unless it is loaded. Returns 0, -EBADMSG, -EIO or -ENOMEM. */
+/** Record damage; the first one found is kept. */
+void partition_note_damage(struct partition *partition, const char *text);
+
+/** Load the dictionary unless it is loaded. Returns 0, -EBADMSG (recorded), -EIO or -ENOMEM. */
 int partition_load_forest(struct partition *partition, struct db *db, struct error *err);
 int partition_load_postings(struct partition *partition, struct db *db, struct error *err);
 /** A reference to a view of the forest as it is now. */

@@ -477,11 +477,10 @@ static bool is_duplicate(struct rocksdb_store *store, const struct store_batch_i
 	return is_stored;
 }
 
-int rocksdb_append(struct store *base, const struct store_batch_id *batch,
+int rocksdb_append(struct rocksdb_store *store, const struct store_batch_id *batch,
 		   const struct profile *profile, struct store_append_result *ret_result,
 		   struct error *err)
 {
-	struct rocksdb_store *store = rocksdb_store_of(base);
 	struct store_append_result result = { 0 };
 	_cleanup_(append_deinit) struct append append = { .store = store, .profile = profile };
 	int rc = check_batch(batch, profile, err);

@@ -491,9 +491,7 @@ static int close_portion(struct rocksdb_store *store, struct partition *partitio
 	if (rc == 0)
 		return finish_closing(&closing, err);
 	return rc == -ENOMEM    ? error_set(err, rc, "store: out of memory for closing a minute")
-	       : rc == -EBADMSG ? error_set(err, rc,
-					    "store: open rows are damaged; restore the store from "
-					    "a backup, or move it away")
+	       : rc == -EBADMSG ? error_set(err, rc, "open rows are damaged")
 				: rc;
 }
 

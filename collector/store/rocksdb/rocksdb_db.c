@@ -5,13 +5,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <rocksdb/c.h>
 
 #include "base/cleanup.h"
+#include "collector/store/disk_room.h"
+#include "collector/store/rocksdb/rocksdb_files.h"
 
 static const char *const family_names[DB_FAMILY_COUNT] = { "default", "raw", "dictionary",
 							   "chunk" };
@@ -26,10 +32,14 @@ enum {
 	BLOCK_BYTES = 32 << 10,
 	LOG_FILES_KEPT = 3,
 	LOG_FILE_BYTES = 4 << 20,
+	BACKUPS_KEPT = 2, // they share files; one that is damaged leaves the other
 };
 
 struct db {
 	rocksdb_t *rocksdb;
+	struct db_files *files;
+	atomic_int
+		write_failed; // by RocksDB's own judgement, as damage that a compaction met; a negative errno
 	rocksdb_options_t *options;                   // of the database
 	rocksdb_options_t *families[DB_FAMILY_COUNT]; // of each family
 	rocksdb_block_based_table_options_t *tables[DB_FAMILY_COUNT];
@@ -60,6 +70,8 @@ static int code_of_text(const char *text)
 		return -EBUSY;
 	if (strstr(text, "No space left"))
 		return -ENOSPC;
+	if (strstr(text, "Read-only file system"))
+		return -EROFS;
 	if (!strncmp(text, "Corruption", 10) || !strncmp(text, "Invalid argument", 16))
 		return -EBADMSG;
 	return -EIO;
@@ -73,6 +85,8 @@ static const char *remedy_of_code(int code)
 		       "directory with --data";
 	case -ENOSPC:
 		return "free space, or shorten --retention";
+	case -EROFS:
+		return "mount the disk read-write again";
 	case -EBADMSG:
 		return "the store is damaged; restore it from a backup, or move the directory away "
 		       "to start an empty one";
@@ -91,6 +105,21 @@ static int set_error(struct error *err, const struct db *db, const char *what, c
 		  remedy_of_code(code));
 	rocksdb_free(text);
 	return code;
+}
+
+int db_failed(struct db *db, struct error *err)
+{
+	char text[DB_FILES_TEXT_BYTES];
+	int code = atomic_load(&db->write_failed);
+
+	if (db_files_failed(db->files, text)) {
+		code = code_of_text(text);
+		return error_set(err, code, "store %s: write: %.160s; %s", db->path, text,
+				 remedy_of_code(code));
+	}
+	return code ? error_set(err, code, "store %s: RocksDB refuses writes; %s", db->path,
+				remedy_of_code(code))
+		    : 0;
 }
 
 static bool directory_is_empty(const char *path)
@@ -122,9 +151,9 @@ static int write_marker(int directory, const char *path, struct error *err)
 }
 
 /** Check that @path is a store's directory, or make an empty one a store's. */
-static int claim_directory(const char *path, struct error *err)
+static int claim_directory(const char *path, enum db_mode mode, struct error *err)
 {
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+	if (mode == DB_READ_WRITE && mkdir(path, 0700) < 0 && errno != EEXIST)
 		return error_errno(err, -errno,
 				   "store %s: create the directory; choose another with --data",
 				   path);
@@ -133,7 +162,7 @@ static int claim_directory(const char *path, struct error *err)
 		return error_errno(err, -errno, "store %s: open the directory", path);
 	if (faccessat(directory, marker_name, F_OK, 0) == 0)
 		return 0;
-	if (!directory_is_empty(path))
+	if (mode == DB_READ_ONLY || !directory_is_empty(path))
 		return error_set(err, -EBADMSG,
 				 "store %s: the directory is not empty and has no cairn store; "
 				 "choose another directory with --data",
@@ -175,6 +204,7 @@ static void set_family_options(struct db *db, enum db_family family, uint64_t me
 static void set_options(struct db *db, uint64_t memory_bytes)
 {
 	db->options = rocksdb_options_create();
+	rocksdb_options_set_env(db->options, db_files_env(db->files));
 	rocksdb_options_set_create_if_missing(db->options, 1);
 	rocksdb_options_set_create_missing_column_families(db->options, 1);
 	rocksdb_options_set_paranoid_checks(db->options, 1);
@@ -196,26 +226,43 @@ static void set_options(struct db *db, uint64_t memory_bytes)
 	db->read = rocksdb_readoptions_create();
 }
 
-int db_open(const char *path, uint64_t memory_bytes, struct db **ret_db, struct error *err)
+static void open_rocksdb(struct db *db, enum db_mode mode, char **text)
 {
-	int rc = claim_directory(path, err);
+	const rocksdb_options_t *const *families = (const rocksdb_options_t *const *)db->families;
+
+	db->rocksdb =
+		mode == DB_READ_ONLY
+			? rocksdb_open_for_read_only_column_families(db->options, db->path,
+								     DB_FAMILY_COUNT, family_names,
+								     families, db->handles, 0, text)
+			: rocksdb_open_column_families(db->options, db->path, DB_FAMILY_COUNT,
+						       family_names, families, db->handles, text);
+}
+
+int db_open(const char *path, uint64_t memory_bytes, enum db_mode mode, struct db **ret_db,
+	    struct error *err)
+{
+	int rc = claim_directory(path, mode, err);
 	if (rc)
 		return rc;
 
 	struct db *db = calloc(1, sizeof(*db));
-	if (!db || !(db->path = strdup(path))) {
+	if (!db || !(db->path = strdup(path)) || !(db->files = db_files_new())) {
+		if (db)
+			free(db->path);
 		free(db);
 		return error_set(err, -ENOMEM, "store %s: out of memory", path);
 	}
 	set_options(db, memory_bytes);
 
 	char *text = NULL;
-	db->rocksdb = rocksdb_open_column_families(db->options, path, DB_FAMILY_COUNT, family_names,
-						   (const rocksdb_options_t *const *)db->families,
-						   db->handles, &text);
-	if (text) {
-		rc = set_error(err, db, "open", text);
-		db->rocksdb = NULL;
+	open_rocksdb(db, mode, &text);
+	// What failed to be written explains what RocksDB then missed.
+	rc = db_failed(db, err);
+	if (!rc)
+		rc = set_error(err, db, "open", take(text));
+	rocksdb_free(text);
+	if (rc) {
 		db_close(db);
 		return rc;
 	}
@@ -241,6 +288,7 @@ void db_close(struct db *db)
 	rocksdb_writeoptions_destroy(db->write_synced);
 	rocksdb_writeoptions_destroy(db->write_unsynced);
 	rocksdb_readoptions_destroy(db->read);
+	db_files_free(db->files);
 	free(db->path);
 	free(db);
 }
@@ -283,10 +331,18 @@ void db_batch_delete_range(struct db_batch *batch, enum db_family family, struct
 
 int db_write(struct db *db, struct db_batch *batch, bool sync, struct error *err)
 {
+	int rc = db_failed(db, err);
+	if (rc)
+		return rc;
+
 	char *text = NULL;
 	rocksdb_write(db->rocksdb, sync ? db->write_synced : db->write_unsynced, batch->writes,
 		      &text);
-	return set_error(err, db, "write", text);
+	if (text)
+		atomic_store(&db->write_failed, code_of_text(text));
+	rc = set_error(err, db, "write", text);
+	// What needs not be on disk yet is in memory, and read from there until the database is closed.
+	return rc || !sync ? rc : db_failed(db, err);
 }
 
 int db_get(struct db *db, enum db_family family, struct bytes key, struct buffer *value,
@@ -312,12 +368,19 @@ int db_drop_files(struct db *db, enum db_family family, struct bytes from, struc
 	char *text = NULL;
 	rocksdb_delete_file_in_range_cf(db->rocksdb, db->handles[family], from.at, from.size, to.at,
 					to.size, &text);
-	return set_error(err, db, "delete old files", text);
+	int rc = set_error(err, db, "delete old files", text);
+	return rc ? rc : db_failed(db, err);
 }
 
 void db_compact(struct db *db, enum db_family family)
 {
 	rocksdb_compact_range_cf(db->rocksdb, db->handles[family], NULL, 0, NULL, 0);
+}
+
+void db_compact_range(struct db *db, enum db_family family, struct bytes from, struct bytes to)
+{
+	rocksdb_compact_range_cf(db->rocksdb, db->handles[family], from.at, from.size, to.at,
+				 to.size);
 }
 
 struct db_iterator *db_iterator_open(struct db *db, enum db_family family, struct bytes from,
@@ -397,7 +460,7 @@ uint64_t db_stored_bytes(const struct db *db)
 
 	while (directory && (entry = readdir(directory)))
 		if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISREG(status.st_mode))
+		    S_ISREG(status.st_mode) && strcmp(entry->d_name, DISK_BALLAST_NAME))
 			bytes += (uint64_t)status.st_size;
 	if (directory)
 		closedir(directory);
@@ -413,4 +476,108 @@ uint64_t db_memory_bytes(struct db *db)
 					     "rocksdb.cur-size-all-mem-tables", &property))
 			bytes += property;
 	return bytes;
+}
+
+// ---- backups ----------------------------------------------------------------------------------------
+
+/** A backup engine on @folder. Both it and the database's side write through @files. */
+static rocksdb_backup_engine_t *open_backups(const char *folder, struct db_files *files,
+					     char **text)
+{
+	rocksdb_backup_engine_options_t *options = rocksdb_backup_engine_options_create(folder);
+
+	rocksdb_backup_engine_options_set_env(options, db_files_env(files));
+	rocksdb_backup_engine_t *backups =
+		rocksdb_backup_engine_open_opts(options, db_files_env(files), text);
+	rocksdb_backup_engine_options_destroy(options);
+	return backups;
+}
+
+/** The outcome of work on @folder: what could not be written, else RocksDB's @text, which is freed. */
+static int backup_outcome(const char *what, const char *folder, struct db_files *files, char *text,
+			  struct error *err)
+{
+	char failure[DB_FILES_TEXT_BYTES];
+	int code = 0;
+
+	if (db_files_failed(files, failure))
+		code = error_set(err, code_of_text(failure), "%s %s: %.160s", what, folder,
+				 failure);
+	else if (text)
+		code = error_set(err, code_of_text(text), "%s %s: %.160s", what, folder, text);
+	rocksdb_free(text);
+	return code;
+}
+
+int db_backup(struct db *db, const char *folder, struct error *err)
+{
+	struct db_files *files = db_files_new();
+	char *text = NULL;
+
+	if (!files)
+		return error_set(err, -ENOMEM, "backup %s: out of memory", folder);
+	rocksdb_backup_engine_t *backups = open_backups(folder, files, &text);
+	if (!text)
+		rocksdb_backup_engine_create_new_backup_flush(backups, db->rocksdb, 0, &text);
+	if (!text && !db_files_failed(files, (char[DB_FILES_TEXT_BYTES]){ 0 }))
+		rocksdb_backup_engine_purge_old_backups(backups, BACKUPS_KEPT, &text);
+	if (backups)
+		rocksdb_backup_engine_close(backups);
+	int rc = backup_outcome("backup", folder, files, text, err);
+	db_files_free(files);
+	return rc;
+}
+
+static int restore_files(const char *folder, const char *path, struct error *err)
+{
+	struct db_files *files = db_files_new();
+	char *text = NULL;
+
+	if (!files)
+		return error_set(err, -ENOMEM, "restore %s: out of memory", folder);
+	rocksdb_backup_engine_t *backups = open_backups(folder, files, &text);
+	if (!text) {
+		rocksdb_restore_options_t *options = rocksdb_restore_options_create();
+
+		rocksdb_backup_engine_restore_db_from_latest_backup(backups, path, path, options,
+								    &text);
+		rocksdb_restore_options_destroy(options);
+	}
+	if (backups)
+		rocksdb_backup_engine_close(backups);
+	int rc = backup_outcome("restore", folder, files, text, err);
+	db_files_free(files);
+	return rc;
+}
+
+int db_restore(const char *folder, const char *path, struct error *err)
+{
+	char meta[PATH_MAX];
+
+	snprintf(meta, sizeof(meta), "%s/meta", folder);
+	if (directory_is_empty(meta) || access(meta, R_OK) < 0)
+		return error_set(err, -ENOENT, "restore %s: there is no backup", folder);
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return error_errno(err, -errno, "restore: create %s", path);
+	if (!directory_is_empty(path))
+		return error_set(err, -ENOTEMPTY,
+				 "restore: %s is not empty; move it away, or choose another "
+				 "directory with --data",
+				 path);
+	int rc = restore_files(folder, path, err);
+	if (rc)
+		return rc;
+	_cleanup_close_ int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return directory < 0 ? error_errno(err, -errno, "restore: open %s", path)
+			     : write_marker(directory, path, err);
+}
+
+bool db_is_open_elsewhere(const char *path)
+{
+	char name[PATH_MAX];
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	snprintf(name, sizeof(name), "%s/LOCK", path);
+	_cleanup_close_ int fd = open(name, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }

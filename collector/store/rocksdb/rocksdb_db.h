@@ -29,13 +29,24 @@ struct bytes {
 	size_t size;
 };
 
+enum db_mode {
+	DB_READ_WRITE, // created if missing
+	DB_READ_ONLY,  // changes nothing on disk; the write-ahead log is read into memory
+};
+
 /**
- * Open or create the database in @path. @memory_bytes bounds block cache and write buffers. Errors:
- * -EBUSY (another process holds the lock), -EBADMSG (not a store, or damaged), -ENOSPC, -EIO; @err says
- * what to do.
+ * Open the database in @path. @memory_bytes bounds block cache and write buffers. Errors: -EBUSY (another
+ * process holds the lock), -EBADMSG (not a store, or damaged), -ENOSPC, -EROFS, -EIO; @err says what to do.
  */
-int db_open(const char *path, uint64_t memory_bytes, struct db **ret_db, struct error *err);
+int db_open(const char *path, uint64_t memory_bytes, enum db_mode mode, struct db **ret_db,
+	    struct error *err);
 void db_close(struct db *db);
+
+/**
+ * 0, or why a write has failed. From then on the files stay as they are, as after a crash, and each write
+ * fails: close the database and open it again.
+ */
+int db_failed(struct db *db, struct error *err);
 
 /** NULL when out of memory. */
 struct db_batch *db_batch_new(struct db *db);
@@ -64,8 +75,9 @@ int db_get(struct db *db, enum db_family family, struct bytes key, struct buffer
 int db_drop_files(struct db *db, enum db_family family, struct bytes from, struct bytes to,
 		  struct error *err);
 
-/** Rewrite @family without deleted keys. */
+/** Rewrite @family without deleted keys: all of it, or what lies in [from, to). */
 void db_compact(struct db *db, enum db_family family);
+void db_compact_range(struct db *db, enum db_family family, struct bytes from, struct bytes to);
 
 /**
  * Iterate over a snapshot of the keys in [from, to), starting before the first. @keep: blocks that
@@ -87,3 +99,13 @@ int db_iterator_check(const struct db_iterator *iterator, struct error *err);
 uint64_t db_stored_bytes(const struct db *db);
 /** Memory of block cache, write buffers and open tables, approximate. */
 uint64_t db_memory_bytes(struct db *db);
+
+/**
+ * Add a backup of @db, as it is now, to @folder, which is created. What an earlier one there has is not
+ * copied again; older ones than the last two go.
+ */
+int db_backup(struct db *db, const char *folder, struct error *err);
+/** Copy the latest backup in @folder to the directory @path, which must be missing or empty. */
+int db_restore(const char *folder, const char *path, struct error *err);
+/** Does another process have the database open for writing? */
+bool db_is_open_elsewhere(const char *path);

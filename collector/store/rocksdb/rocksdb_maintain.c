@@ -15,7 +15,8 @@
 #define CLOSE_DELAY_NS \
 	(90 * NS_PER_SECOND) // after a minute's end: agents send every 5 s, and retry
 #define LATE_ROWS_DELAY_NS \
-	(15 * NS_PER_SECOND) // rows of a closed minute are collected for this long
+	(15 * NS_PER_SECOND)       // rows of a closed minute are collected for this long
+#define NEVER_NS        UINT64_MAX // the minute's rows are damaged: they are read, but not closed
 #define AGENT_EXPIRE_NS (7 * 24 * 3600 * NS_PER_SECOND) // longer than any spool
 
 enum {
@@ -50,7 +51,7 @@ static int list_due(struct partition *partition, uint64_t now_ns, uint64_t minut
 	for (uint32_t i = 0; i < partition->head.count && rc == 0; i++) {
 		struct minute *minute = &partition->head.minutes[i];
 
-		if (!minute->runs.count ||
+		if (!minute->runs.count || minute->due_ns == NEVER_NS ||
 		    (!is_due(partition, minute, now_ns) && minute->bytes <= minute_bytes_max))
 			continue;
 		rc = array_reserve(&list->numbers, sizeof(*list->numbers), &list->capacity,
@@ -75,6 +76,17 @@ static uint64_t head_bytes(struct partition_list *list)
 	return bytes;
 }
 
+/** What cannot be closed because it is damaged stays as it is. */
+static void give_up_minute(struct partition *partition, uint32_t number, const struct error *cause)
+{
+	pthread_mutex_lock(&partition->lock);
+	partition_note_damage(partition, cause->text);
+	for (uint32_t i = 0; i < partition->head.count; i++)
+		if (partition->head.minutes[i].number == number)
+			partition->head.minutes[i].due_ns = NEVER_NS;
+	pthread_mutex_unlock(&partition->lock);
+}
+
 static int close_due(struct rocksdb_store *store, struct partition *partition, uint64_t now_ns,
 		     uint64_t minute_bytes_max, struct error *err)
 {
@@ -85,10 +97,13 @@ static int close_due(struct rocksdb_store *store, struct partition *partition, u
 		error_set(err, rc, "store: out of memory");
 	// A minute that cannot be closed must not keep the others open.
 	for (uint32_t i = 0; i < list.count; i++) {
-		int failed =
-			rocksdb_close_minute(store, partition, list.numbers[i], rc ? NULL : err);
+		struct error cause = { 0 };
+		int failed = rocksdb_close_minute(store, partition, list.numbers[i], &cause);
 
-		rc = rc ? rc : failed;
+		if (failed == -EBADMSG && !db_failed(store->db, NULL))
+			give_up_minute(partition, list.numbers[i], &cause);
+		else if (failed && rc == 0)
+			rc = error_set(err, failed, "%s", cause.text);
 	}
 	free(list.numbers);
 	return rc;
@@ -130,7 +145,10 @@ static int drop_keys(struct rocksdb_store *store, const struct partition *partit
 	return rc;
 }
 
-/** Stops commits, which could write into the range that is being deleted. */
+/**
+ * Stops commits, which could write into the range that is being deleted. The partition is invisible at
+ * once, and listed until its keys are deleted: if that fails, retention tries again.
+ */
 static int drop_partition(struct rocksdb_store *store, struct partition *partition,
 			  struct error *err)
 {
@@ -139,8 +157,9 @@ static int drop_partition(struct rocksdb_store *store, struct partition *partiti
 	partition->dropped = true;
 	head_deinit(&partition->head);
 	pthread_mutex_unlock(&partition->lock);
-	rocksdb_remove_partition(store, partition);
 	int rc = drop_keys(store, partition, err);
+	if (rc == 0)
+		rocksdb_remove_partition(store, partition);
 	rocksdb_commit_resume(store);
 	return rc;
 }
@@ -155,6 +174,39 @@ static int drop_old(struct rocksdb_store *store, struct partition_list *list, ui
 	for (uint32_t i = 0; i < list->count && rc == 0; i++)
 		if (partition_end_ns(list->partitions[i]) <= now_ns - store->retention_ns)
 			rc = drop_partition(store, list->partitions[i], err);
+	return rc;
+}
+
+/** Files of level 0, and those that neighbours share, are not deleted with a partition's others. */
+static void compact_dropped(struct rocksdb_store *store, const struct partition *partition)
+{
+	static const enum db_family families[] = { DB_DICTIONARY, DB_CHUNK };
+	struct key from = key_of_partition(partition->start_ns);
+	struct key to = key_of_partition(partition->start_ns + 1);
+
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++)
+		db_compact_range(store->db, families[i], key_bytes(&from), key_bytes(&to));
+}
+
+int rocksdb_drop_oldest(struct rocksdb_store *store, uint64_t *ret_start_ns, struct error *err)
+{
+	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
+	struct time_range all = { 0, UINT64_MAX };
+	int rc;
+
+	pthread_mutex_lock(&store->maintain_lock);
+	rc = rocksdb_list_partitions(store, all, &list);
+	if (rc < 0) {
+		error_set(err, rc, "store: out of memory");
+	} else if (list.count <= PARTITIONS_KEPT) {
+		rc = -ENOENT;
+	} else {
+		rc = drop_partition(store, list.partitions[0], err);
+		if (rc == 0)
+			compact_dropped(store, list.partitions[0]);
+		*ret_start_ns = list.partitions[0]->start_ns;
+	}
+	pthread_mutex_unlock(&store->maintain_lock);
 	return rc;
 }
 
@@ -241,19 +293,16 @@ static int maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *
 	return rc;
 }
 
-int rocksdb_maintain(struct store *base, uint64_t now_ns, struct error *err)
+int rocksdb_maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *err)
 {
-	struct rocksdb_store *store = rocksdb_store_of(base);
-
 	pthread_mutex_lock(&store->maintain_lock);
 	int rc = maintain(store, now_ns, err);
 	pthread_mutex_unlock(&store->maintain_lock);
 	return rc;
 }
 
-int rocksdb_flush(struct store *base, struct error *err)
+int rocksdb_flush(struct rocksdb_store *store, struct error *err)
 {
-	struct rocksdb_store *store = rocksdb_store_of(base);
 	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
 	struct time_range all = { 0, UINT64_MAX };
 	int rc;

@@ -19,7 +19,7 @@
 /** One partition being read. */
 struct reading {
 	const struct selected_partition *selected;
-	const struct partition *partition;
+	struct partition *partition;
 	struct time_range range; // cut to the partition
 	uint32_t first_minute, last_minute;
 	bool join;                    // series may be read as one,
@@ -31,6 +31,7 @@ struct reading {
 	struct chunk_decoder *decoder;
 	struct row_columns scratch;
 	struct row_query query;
+	int read_rc;            // of the first read that failed, but for damage
 	enum chunk_kind rollup; // read instead of rows where possible; CHUNK_ROWS: never
 	struct error *err;
 };
@@ -117,12 +118,15 @@ static int snapshot_partition(struct reading *reading, struct rocksdb_store *sto
 
 // ---- chunks -----------------------------------------------------------------------------------------
 
-static int damaged_chunk(const struct reading *reading, int rc)
+/** Damage is recorded, and what is damaged left out of the answer. */
+static int leave_out(struct reading *reading, int rc, const char *what)
 {
-	return rc == -EBADMSG ? error_set(reading->err, rc,
-					  "store: a chunk is damaged; restore the store from a "
-					  "backup, or move it away")
-			      : rc;
+	if (rc != -EBADMSG)
+		return rc;
+	pthread_mutex_lock(&reading->partition->lock);
+	partition_note_damage(reading->partition, what);
+	pthread_mutex_unlock(&reading->partition->lock);
+	return 0;
 }
 
 /** Set the query's range in slots of @slot_ns, for rows of @minute. */
@@ -149,7 +153,8 @@ static int decode_chunk(struct reading *reading, uint32_t minute)
 	struct bytes chunk = db_iterator_value(reading->chunks);
 
 	set_query_range(reading, minute, chunk_slot_ns(chunk));
-	return damaged_chunk(reading, chunk_decode(reading->decoder, chunk, &reading->query));
+	return leave_out(reading, chunk_decode(reading->decoder, chunk, &reading->query),
+			 "a chunk is damaged");
 }
 
 /** Seek the first chunk at or after @wanted in the same minute, kind and group. */
@@ -158,8 +163,14 @@ static bool seek_chunk(struct reading *reading, const struct chunk_key *wanted,
 {
 	struct key key = key_of_chunk(reading->partition->start_ns, wanted);
 
-	if (!db_iterator_seek(reading->chunks, key_bytes(&key)))
+	if (!db_iterator_seek(reading->chunks, key_bytes(&key))) {
+		// Asked at once: the next seek forgets a failure.
+		int rc = leave_out(reading, db_iterator_check(reading->chunks, reading->err),
+				   "a block of chunks is damaged");
+		if (!reading->read_rc)
+			reading->read_rc = rc;
 		return false;
+	}
 	struct bytes found = db_iterator_key(reading->chunks);
 	if (found.size != KEY_CHUNK_BYTES)
 		return false;
@@ -260,7 +271,7 @@ static int read_chunks(struct reading *reading)
 	     minute++)
 		for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
 			rc = read_group(reading, minute, i);
-	return rc ? rc : db_iterator_check(reading->chunks, reading->err);
+	return rc ? rc : reading->read_rc;
 }
 
 static int read_runs(struct reading *reading)
@@ -271,15 +282,23 @@ static int read_runs(struct reading *reading)
 		const struct raw_run *run = reading->runs.runs[i];
 
 		set_query_range(reading, run->minute, run->rows.slot_ns);
-		rc = raw_rows_scan(&run->rows, &reading->query, &reading->scratch);
+		rc = leave_out(reading,
+			       raw_rows_scan(&run->rows, &reading->query, &reading->scratch),
+			       "open rows are damaged");
 	}
-	return damaged_chunk(reading, rc);
+	return rc;
+}
+
+/** Retention was faster, or the partition's dictionary is damaged, which is recorded. */
+static bool is_left_out(int rc)
+{
+	return rc == -ENOENT || rc == -EBADMSG;
 }
 
 /** @range must overlap the partition. */
 static void set_reading_range(struct reading *reading, struct time_range range)
 {
-	const struct partition *partition = reading->selected->partition;
+	struct partition *partition = reading->selected->partition;
 
 	reading->partition = partition;
 	if (range.from_ns < partition->start_ns)
@@ -304,7 +323,6 @@ static bool range_overlaps(struct time_range range, const struct partition *part
 struct scanning {
 	const struct store_scanner *scanner;
 	uint32_t node_count;
-	struct error *err;
 };
 
 /** Pass rows on after checking that their nodes are in the forest. */
@@ -317,9 +335,7 @@ static int pass_rows(void *context, const struct store_rows *rows)
 	for (uint32_t i = 0; i < rows->count; i++)
 		largest = rows->nodes[i] > largest ? rows->nodes[i] : largest;
 	if (largest >= scanning->node_count)
-		return error_set(scanning->err, -EBADMSG,
-				 "store: rows refer to missing stacks; restore the store from a "
-				 "backup, or move it away");
+		return -EBADMSG;
 	if (scanning->scanner->detail == SCAN_SUMS)
 		passed.series = 0;
 	return scanning->scanner->rows(scanning->scanner->context, &passed);
@@ -329,7 +345,7 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 			  struct time_range range, const struct store_scanner *scanner,
 			  struct error *err)
 {
-	struct scanning scanning = { .scanner = scanner, .err = err };
+	struct scanning scanning = { .scanner = scanner };
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
 		.rollup = scanner->detail == SCAN_ROWS ? CHUNK_ROWS : CHUNK_SUMS,
@@ -342,7 +358,7 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 	set_reading_range(&reading, range);
 	int rc = snapshot_partition(&reading, store, true);
 	if (rc < 0)
-		return rc == -ENOENT ? 0 : rc; // retention was faster
+		return is_left_out(rc) ? 0 : rc;
 	scanning.node_count = reading.view->forest.node_count;
 	if (scanner->partition)
 		rc = scanner->partition(scanner->context, &reading.view->forest);
@@ -355,16 +371,15 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 	return rc;
 }
 
-int rocksdb_scan(struct store *base, const struct store_selection *result, struct time_range range,
-		 const struct store_scanner *scanner, struct error *err)
+int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *result,
+		 struct time_range range, const struct store_scanner *scanner, struct error *err)
 {
 	const struct rocksdb_selection *selection = result->private_;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
 		if (range_overlaps(range, selection->partitions[i].partition))
-			rc = scan_partition(rocksdb_store_of(base), &selection->partitions[i],
-					    range, scanner, err);
+			rc = scan_partition(store, &selection->partitions[i], range, scanner, err);
 	return rc;
 }
 
@@ -467,10 +482,10 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 		rc = read_chunks(&reading);
 	if (rc == 0)
 		rc = read_runs(&reading);
-	return rc == -ENOENT ? 0 : rc; // retention was faster
+	return is_left_out(rc) ? 0 : rc;
 }
 
-int rocksdb_activity(struct store *base, const struct store_selection *result,
+int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *result,
 		     struct time_range range, uint64_t slot_ns, const uint32_t *rows,
 		     int64_t *counts, struct error *err)
 {
@@ -486,7 +501,7 @@ int rocksdb_activity(struct store *base, const struct store_selection *result,
 	range.to_ns = range.from_ns + counting.slot_count * slot_ns;
 	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
 		if (range_overlaps(range, selection->partitions[i].partition))
-			rc = count_partition(rocksdb_store_of(base), &selection->partitions[i],
-					     range, &counting, err);
+			rc = count_partition(store, &selection->partitions[i], range, &counting,
+					     err);
 	return rc;
 }

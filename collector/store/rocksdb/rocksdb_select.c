@@ -173,6 +173,8 @@ static int match_partition(const struct match *match, struct partition *partitio
 	uint64_t presence = partition_presence(partition, match->range.from_ns, match->range.to_ns);
 	int rc = partition_load_postings(partition, match->store->db, err);
 
+	if (rc == -EBADMSG)
+		return 0; // recorded: the answer goes without it, and says so
 	if (rc < 0)
 		return rc;
 	rc = postings_select(partition->postings, match->selector, match->type, presence, ret_set);
@@ -251,13 +253,12 @@ void rocksdb_selection_free(struct store_selection *result)
 	free(result);
 }
 
-static struct store_selection *selection_new(struct rocksdb_store *store, uint32_t partitions)
+static struct store_selection *selection_new(uint32_t partitions)
 {
 	struct store_selection *result = calloc(1, sizeof(*result));
 	struct rocksdb_selection *selection = calloc(1, sizeof(*selection));
 
 	if (result && selection) {
-		selection->base.ops = store->base.ops;
 		selection->partitions = calloc(partitions + 1, sizeof(*selection->partitions));
 		result->private_ = selection;
 		if (selection->partitions)
@@ -270,14 +271,14 @@ static struct store_selection *selection_new(struct rocksdb_store *store, uint32
 
 static void selection_freep(struct store_selection **selection)
 {
-	store_selection_free(*selection);
+	if (*selection)
+		rocksdb_selection_free(*selection);
 }
 
-int rocksdb_select(struct store *base, const struct selector *selector, const char *type,
+int rocksdb_select(struct rocksdb_store *store, const struct selector *selector, const char *type,
 		   struct time_range range, struct store_selection **ret_selection,
 		   struct error *err)
 {
-	struct rocksdb_store *store = rocksdb_store_of(base);
 	struct match match = { store, selector, type, range };
 	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
 	_cleanup_(selecting_deinit) struct selecting selecting = { 0 };
@@ -286,7 +287,7 @@ int rocksdb_select(struct store *base, const struct selector *selector, const ch
 
 	if (rc == 0)
 		rc = string_table_init(&selecting.strings);
-	if (rc == 0 && !(result = selection_new(store, list.count)))
+	if (rc == 0 && !(result = selection_new(list.count)))
 		rc = -ENOMEM;
 	if (rc < 0)
 		return error_set(err, rc, "store: out of memory");
@@ -371,10 +372,10 @@ static int list_strings(const struct string_table *strings, struct name_list *re
 	return 0;
 }
 
-static int list_names(struct store *base, const char *name, const struct selector *selector,
-		      struct time_range range, struct name_list *ret_list, struct error *err)
+static int list_names(struct rocksdb_store *store, const char *name,
+		      const struct selector *selector, struct time_range range,
+		      struct name_list *ret_list, struct error *err)
 {
-	struct rocksdb_store *store = rocksdb_store_of(base);
 	struct match match = { store, selector, NULL, range };
 	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
 	_cleanup_(string_table_deinit) struct string_table strings = { 0 };
@@ -392,14 +393,15 @@ static int list_names(struct store *base, const char *name, const struct selecto
 	return rc ? error_set(err, rc, "store: out of memory") : 0;
 }
 
-int rocksdb_label_names(struct store *store, const struct selector *selector,
+int rocksdb_label_names(struct rocksdb_store *store, const struct selector *selector,
 			struct time_range range, struct name_list *ret_list, struct error *err)
 {
 	return list_names(store, NULL, selector, range, ret_list, err);
 }
 
-int rocksdb_label_values(struct store *store, const char *name, const struct selector *selector,
-			 struct time_range range, struct name_list *ret_list, struct error *err)
+int rocksdb_label_values(struct rocksdb_store *store, const char *name,
+			 const struct selector *selector, struct time_range range,
+			 struct name_list *ret_list, struct error *err)
 {
 	return list_names(store, name, selector, range, ret_list, err);
 }

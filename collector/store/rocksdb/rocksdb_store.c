@@ -11,9 +11,11 @@
 #include "base/clock.h"
 #include "base/array.h"
 #include "collector/store/rocksdb/key.h"
-#include "collector/store/rocksdb/rocksdb.h"
 
 enum { STORE_FORMAT = 2 }; // docs/format.md; a store of another format is refused
+
+// Behind a damaged block partitions are looked for one by one, so far back: ten years.
+#define DAMAGE_SEEK_NS (10 * 366 * 24 * 3600 * NS_PER_SECOND)
 
 // ---- partitions -----------------------------------------------------------------------------------
 
@@ -57,15 +59,6 @@ static struct partition *insert_at(struct rocksdb_store *store, uint32_t at, uin
 	store->partitions[at] = partition;
 	store->partition_count++;
 	return partition_ref(partition);
-}
-
-/** A reference to the partition that begins at @start_ns, or NULL if there is none. */
-static struct partition *find_partition(struct rocksdb_store *store, uint64_t start_ns)
-{
-	pthread_mutex_lock(&store->partitions_lock);
-	struct partition *partition = find_at(store, position_of(store, start_ns), start_ns);
-	pthread_mutex_unlock(&store->partitions_lock);
-	return partition;
 }
 
 struct partition *rocksdb_pin_partition(struct rocksdb_store *store, uint64_t start_ns)
@@ -114,7 +107,7 @@ void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partitio
 	pthread_mutex_lock(&partition->lock);
 	pthread_mutex_lock(&store->partitions_lock);
 	// A saved partition has at least the root.
-	if (!partition->summary.nodes && !atomic_load(&partition->pins)) {
+	if (!partition->summary.nodes && !partition->damage[0] && !atomic_load(&partition->pins)) {
 		partition->dropped = true;
 		remove_partition(store, partition);
 	}
@@ -154,12 +147,12 @@ void partition_list_deinit(struct partition_list *list)
 // ---- opening --------------------------------------------------------------------------------------
 
 /** Read the number under @name; *ret_found is false if there is none. */
-static int read_number(struct rocksdb_store *store, const char *name, uint64_t *ret_number,
-		       bool *ret_found, struct error *err)
+static int read_number(struct db *db, const char *name, uint64_t *ret_number, bool *ret_found,
+		       struct error *err)
 {
 	_cleanup_(buffer_deinit) struct buffer value = { 0 };
 	struct key key = key_of_meta(name);
-	int rc = db_get(store->db, DB_META, key_bytes(&key), &value, err);
+	int rc = db_get(db, DB_META, key_bytes(&key), &value, err);
 
 	*ret_found = rc == 0;
 	if (rc == -ENOENT)
@@ -180,6 +173,10 @@ static void put_number(struct db_batch *batch, const char *name, uint64_t number
 	db_batch_put(batch, DB_META, key_bytes(&key), key_bytes(&value));
 }
 
+/**
+ * The format in which the store's values are written, and the oldest that a program must know to read
+ * them: a program that adds a format reads and writes the old one until --upgrade-store (docs/upgrade.md).
+ */
 static int write_format(struct rocksdb_store *store, struct error *err)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
@@ -191,43 +188,107 @@ static int write_format(struct rocksdb_store *store, struct error *err)
 	return db_write(store->db, batch, true, err);
 }
 
-/** Write the format of a new store, or check that of an existing one. */
-static int check_format(struct rocksdb_store *store, const char *path, uint64_t asked_ns,
-			struct error *err)
+static int check_format(uint64_t format, const char *path, struct error *err)
+{
+	if (format == STORE_FORMAT)
+		return 0;
+	return error_set(err, -EBADMSG,
+			 "store %s: its format is %llu, %s than this program's %d; use the "
+			 "cairn-collector that wrote it, or choose another directory with --data",
+			 path, (unsigned long long)format,
+			 format > STORE_FORMAT ? "newer" : "older", STORE_FORMAT);
+}
+
+int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_partition_ns,
+			      struct error *err)
 {
 	uint64_t format = 0, partition_ns = 0;
-	bool found, partition_found;
-	int rc = read_number(store, "format", &format, &found, err);
+	bool found, partition_found = false;
+	int rc = read_number(db, "format", &format, &found, err);
 
+	if (rc == 0 && !found)
+		return -ENOENT;
 	if (rc == 0)
-		rc = read_number(store, "partition_ns", &partition_ns, &partition_found, err);
+		rc = check_format(format, path, err);
 	if (rc == 0)
-		rc = read_number(store, "sequence", &store->sequence, &partition_found, err);
+		rc = read_number(db, "partition_ns", &partition_ns, &partition_found, err);
 	if (rc < 0)
 		return rc;
-	if (!found)
-		return write_format(store, err);
-	if (format != STORE_FORMAT)
-		return error_set(
-			err, -EBADMSG,
-			"store %s: its format is %llu, %s than this program's %d; use the "
-			"cairn-collector that wrote it, or choose another directory with --data",
-			path, (unsigned long long)format, format > STORE_FORMAT ? "newer" : "older",
-			STORE_FORMAT);
-	if (asked_ns && asked_ns != partition_ns)
-		return error_set(err, -EINVAL,
-				 "store %s: its partitions are %llu s long; ask for the same, or "
-				 "choose another directory with --data",
-				 path, (unsigned long long)(partition_ns / NS_PER_SECOND));
-	store->partition_ns = partition_ns;
+	if (!partition_found || !partition_ns || partition_ns % MINUTE_NS)
+		return error_set(err, -EBADMSG, "store %s: the length of its partitions is damaged",
+				 path);
+	*ret_partition_ns = partition_ns;
 	return 0;
 }
 
-static int damaged(struct error *err, const char *what)
+/** Write the format of a new store, or check that of an existing one. */
+static int open_format(struct rocksdb_store *store, const struct store_options *options,
+		       struct error *err)
 {
-	return error_set(err, -EBADMSG,
-			 "store: %s is damaged; restore the store from a backup, or move it away",
-			 what);
+	uint64_t asked_ns = options->partition_ns;
+	bool found;
+	int rc = rocksdb_read_partition_ns(store->db, options->path, &store->partition_ns, err);
+
+	if (rc == -ENOENT)
+		return write_format(store, err);
+	if (rc == 0 && asked_ns && asked_ns != store->partition_ns)
+		return error_set(err, -EINVAL,
+				 "store %s: its partitions are %llu s long; ask for the same, or "
+				 "choose another directory with --data",
+				 options->path,
+				 (unsigned long long)(store->partition_ns / NS_PER_SECOND));
+	return rc ? rc : read_number(store->db, "sequence", &store->sequence, &found, err);
+}
+
+/** Record damage of the partition that begins at @start_ns, listed from now on if it was not. */
+static int note_damage(struct rocksdb_store *store, uint64_t start_ns, const char *text)
+{
+	struct partition *partition = rocksdb_pin_partition(store, start_ns);
+
+	if (!partition)
+		return -ENOMEM;
+	partition_note_damage(partition, text);
+	rocksdb_unpin_partition(partition);
+	return 0;
+}
+
+static int read_summary(struct rocksdb_store *store, uint64_t start_ns, bool is_summary,
+			struct bytes value)
+{
+	struct partition *partition = rocksdb_pin_partition(store, start_ns);
+
+	if (!partition)
+		return -ENOMEM;
+	if (!is_summary || partition_summary_decode(value, &partition->summary) < 0)
+		partition_note_damage(partition, "the partition's summary is damaged");
+	rocksdb_unpin_partition(partition);
+	return 0;
+}
+
+/**
+ * The block at @start_ns is damaged. Find the next partition that can be read: partitions begin at
+ * multiples of their length.
+ */
+static bool seek_beyond_damage(struct rocksdb_store *store, struct db_iterator *iterator,
+			       uint64_t start_ns, int *ret_rc)
+{
+	uint64_t end_ns = clock_realtime_ns() + STORE_FUTURE_NS_MAX;
+	uint64_t begin_ns = ns_before(end_ns, DAMAGE_SEEK_NS);
+
+	if (start_ns < begin_ns)
+		start_ns = begin_ns - begin_ns % store->partition_ns;
+	for (; start_ns < end_ns; start_ns += store->partition_ns) {
+		struct key key = key_of_partition(start_ns);
+
+		if (db_iterator_seek(iterator, key_bytes(&key)))
+			return true;
+		if (db_iterator_check(iterator, NULL) != -EBADMSG)
+			return false; // the end
+		*ret_rc = note_damage(store, start_ns, "a block of the dictionary is damaged");
+		if (*ret_rc < 0)
+			return false;
+	}
+	return false;
 }
 
 /** Each partition's first record is its summary: one seek per partition. */
@@ -236,69 +297,80 @@ static int find_partitions(struct rocksdb_store *store, struct error *err)
 	struct key from = key_of_partition(0), to = key_of_partition(UINT64_MAX);
 	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
 		db_iterator_open(store->db, DB_DICTIONARY, key_bytes(&from), key_bytes(&to), true);
+	uint64_t start_ns = 0;
+	int rc = iterator ? 0 : -ENOMEM;
 
-	if (!iterator)
-		return error_set(err, -ENOMEM, "store: out of memory");
-	for (bool more = db_iterator_next(iterator); more;) {
+	for (bool more = rc == 0 && db_iterator_next(iterator); rc == 0;) {
+		if (!more && db_iterator_check(iterator, NULL) == -EBADMSG)
+			more = seek_beyond_damage(store, iterator, start_ns, &rc);
+		if (!more || rc < 0)
+			break;
 		struct bytes key = db_iterator_key(iterator);
 		const uint8_t *at = key.at;
 
-		if (key.size != KEY_RECORD_BYTES || at[8] != RECORD_PARTITION)
-			return damaged(err, "the list of partitions");
-		struct partition *partition = rocksdb_pin_partition(store, key_number(at, 8));
-		if (!partition)
-			return error_set(err, -ENOMEM, "store: out of memory");
-		int rc = partition_summary_decode(db_iterator_value(iterator), &partition->summary);
-		rocksdb_unpin_partition(partition);
-		if (rc < 0)
-			return damaged(err, "a partition's summary");
-		struct key next = key_of_partition(partition->start_ns + 1);
-		more = db_iterator_seek(iterator, key_bytes(&next));
+		start_ns = key.size >= 8 ? key_number(at, 8) : 0;
+		if (key.size == KEY_RECORD_BYTES && start_ns % store->partition_ns == 0)
+			rc = read_summary(store, start_ns, at[8] == RECORD_PARTITION,
+					  db_iterator_value(iterator));
+		start_ns += store->partition_ns - start_ns % store->partition_ns;
+		struct key next = key_of_partition(start_ns);
+		more = rc == 0 && db_iterator_seek(iterator, key_bytes(&next));
 	}
-	return db_iterator_check(iterator, err);
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	rc = db_iterator_check(iterator, err);
+	return rc == -EBADMSG ? 0 : rc;
 }
 
-static int restore_run(struct rocksdb_store *store, struct bytes key, struct bytes value,
-		       struct error *err)
+static int restore_run(struct partition *partition, struct bytes key, struct bytes value)
 {
 	const uint8_t *at = key.at;
 	struct raw_run *run;
 
 	if (key.size != KEY_RAW_BYTES)
-		return damaged(err, "a key of open rows");
-	_cleanup_(partition_unrefp) struct partition *partition =
-		find_partition(store, key_number(at, 8));
-	if (!partition)
-		return damaged(err, "the dictionary of open rows");
+		return -EBADMSG;
 	int rc = raw_run_new((uint32_t)key_number(at + 8, 2), value, &run);
-	if (rc == -EBADMSG)
-		return damaged(err, "a run of open rows");
-	if (rc == 0) {
-		run->sequence = key_number(at + 10, 8);
-		rc = head_prepare(&partition->head, run->minute);
-		if (rc == 0)
-			head_add(&partition->head, run);
-		raw_run_unref(run);
-	}
-	return rc ? error_set(err, rc, "store: out of memory") : 0;
+	if (rc < 0)
+		return rc;
+	run->sequence = key_number(at + 10, 8);
+	rc = head_prepare(&partition->head, run->minute);
+	if (rc == 0)
+		head_add(&partition->head, run);
+	raw_run_unref(run);
+	return rc;
 }
 
-/** Restore the open minutes: rows that the last process acknowledged and did not close. */
-static int restore_heads(struct rocksdb_store *store, struct error *err)
+/** Restore a partition's open minutes: rows that the last process acknowledged and did not close. */
+static int restore_head(struct rocksdb_store *store, struct partition *partition, struct error *err)
 {
-	struct key from = key_of_partition(0), to = key_of_partition(UINT64_MAX);
+	struct key from = key_of_partition(partition->start_ns);
+	struct key to = key_of_partition(partition->start_ns + 1);
 	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
 		db_iterator_open(store->db, DB_RAW, key_bytes(&from), key_bytes(&to), false);
+	int rc = iterator ? 0 : -ENOMEM;
 
-	if (!iterator)
-		return error_set(err, -ENOMEM, "store: out of memory");
-	while (db_iterator_next(iterator)) {
-		int rc = restore_run(store, db_iterator_key(iterator), db_iterator_value(iterator),
-				     err);
-		if (rc < 0)
-			return rc;
+	while (rc == 0 && db_iterator_next(iterator)) {
+		rc = restore_run(partition, db_iterator_key(iterator), db_iterator_value(iterator));
+		if (rc == -EBADMSG) {
+			partition_note_damage(partition, "open rows are damaged");
+			rc = 0;
+		}
 	}
-	return db_iterator_check(iterator, err);
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	rc = db_iterator_check(iterator, err);
+	if (rc == -EBADMSG)
+		partition_note_damage(partition, "a block of open rows is damaged");
+	return rc == -EBADMSG ? 0 : rc;
+}
+
+static int restore_heads(struct rocksdb_store *store, struct error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < store->partition_count && rc == 0; i++)
+		rc = restore_head(store, store->partitions[i], err);
+	return rc;
 }
 
 /** An agent's acknowledged sequence, as it is on disk. */
@@ -336,23 +408,25 @@ static int by_seen(const void *a, const void *b)
 	return (left->seen_ns > right->seen_ns) - (left->seen_ns < right->seen_ns);
 }
 
+/** Of an agent whose entry is damaged, a batch that it repeats would count twice: rather that than no store. */
 static int read_agents(struct rocksdb_store *store, struct saved_agents *saved, struct error *err)
 {
 	static const uint8_t first[] = { KEY_META_AGENT }, last[] = { KEY_META_AGENT + 1 };
 	struct bytes from = { first, 1 }, to = { last, 1 };
 	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
 		db_iterator_open(store->db, DB_META, from, to, false);
+	int rc = iterator ? 0 : -ENOMEM;
 
-	if (!iterator)
-		return error_set(err, -ENOMEM, "store: out of memory");
-	while (db_iterator_next(iterator)) {
-		int rc = read_agent(saved, db_iterator_key(iterator), db_iterator_value(iterator));
-		if (rc == -ENOMEM)
-			return error_set(err, rc, "store: out of memory");
-		if (rc < 0)
-			return damaged(err, "an agent's sequence");
+	while (rc == 0 && db_iterator_next(iterator)) {
+		rc = read_agent(saved, db_iterator_key(iterator), db_iterator_value(iterator));
+		store->counters.agents_damaged += rc == -EBADMSG;
+		rc = rc == -EBADMSG ? 0 : rc;
 	}
-	return db_iterator_check(iterator, err);
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	rc = db_iterator_check(iterator, err);
+	store->counters.agents_damaged += rc == -EBADMSG;
+	return rc == -EBADMSG ? 0 : rc;
 }
 
 static int restore_agents(struct rocksdb_store *store, struct error *err)
@@ -377,10 +451,10 @@ static int restore_agents(struct rocksdb_store *store, struct error *err)
 
 // ---- life -------------------------------------------------------------------------------------------
 
-static void rocksdb_store_close(struct store *base)
+void rocksdb_core_close(struct rocksdb_store *store)
 {
-	struct rocksdb_store *store = rocksdb_store_of(base);
-
+	if (!store)
+		return;
 	// Open minutes stay open: they are in the database, and are restored at the next start.
 	for (uint32_t i = 0; i < store->partition_count; i++)
 		partition_unref(store->partitions[i]);
@@ -417,14 +491,14 @@ static void read_partition_stats(struct rocksdb_store *store, struct store_stats
 		if (summary->newest_ns > stats->newest_ns)
 			stats->newest_ns = summary->newest_ns;
 		stats->memory_bytes += partition_memory(partition);
+		stats->partitions_damaged += partition->damage[0] != '\0';
 		pthread_mutex_unlock(&partition->lock);
 	}
 	partition_list_deinit(&list);
 }
 
-static void rocksdb_read_stats(struct store *base, struct store_stats *ret_stats)
+void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_stats)
 {
-	struct rocksdb_store *store = rocksdb_store_of(base);
 	struct store_counters *counters = &store->counters;
 	struct store_stats stats = {
 		.rows_appended = counters->rows_appended,
@@ -438,6 +512,7 @@ static void rocksdb_read_stats(struct store *base, struct store_stats *ret_stats
 		.stacks_dropped = counters->stacks_dropped,
 		.chunk_bytes = counters->chunk_bytes,
 		.chunk_rows = counters->chunk_rows,
+		.agents_damaged = counters->agents_damaged,
 	};
 
 	pthread_mutex_lock(&store->commit_lock);
@@ -448,27 +523,12 @@ static void rocksdb_read_stats(struct store *base, struct store_stats *ret_stats
 	*ret_stats = stats;
 }
 
-static const struct store_ops rocksdb_ops = {
-	.close = rocksdb_store_close,
-	.append = rocksdb_append,
-	.select = rocksdb_select,
-	.selection_free = rocksdb_selection_free,
-	.scan = rocksdb_scan,
-	.activity = rocksdb_activity,
-	.label_names = rocksdb_label_names,
-	.label_values = rocksdb_label_values,
-	.maintain = rocksdb_maintain,
-	.flush = rocksdb_flush,
-	.read_stats = rocksdb_read_stats,
-};
-
 static struct rocksdb_store *store_new(const struct store_options *options)
 {
 	struct rocksdb_store *store = calloc(1, sizeof(*store));
 
 	if (!store)
 		return NULL;
-	store->base.ops = &rocksdb_ops;
 	store->retention_ns = options->retention_ns;
 	store->partition_ns =
 		options->partition_ns ? options->partition_ns : STORE_PARTITION_NS_DEFAULT;
@@ -497,8 +557,8 @@ static int check_options(const struct store_options *options, struct error *err)
 	return 0;
 }
 
-int rocksdb_store_open(const struct store_options *options, struct store **ret_store,
-		       struct error *err)
+int rocksdb_core_open(const struct store_options *options, enum db_mode mode,
+		      struct rocksdb_store **ret_store, struct error *err)
 {
 	int rc = check_options(options, err);
 	if (rc < 0)
@@ -507,9 +567,9 @@ int rocksdb_store_open(const struct store_options *options, struct store **ret_s
 	if (!store)
 		return error_set(err, -ENOMEM, "store: out of memory");
 
-	rc = db_open(options->path, store->memory_bytes, &store->db, err);
+	rc = db_open(options->path, store->memory_bytes, mode, &store->db, err);
 	if (rc == 0)
-		rc = check_format(store, options->path, options->partition_ns, err);
+		rc = open_format(store, options, err);
 	if (rc == 0)
 		rc = find_partitions(store, err);
 	if (rc == 0)
@@ -519,9 +579,9 @@ int rocksdb_store_open(const struct store_options *options, struct store **ret_s
 	if (rc == 0 && !(store->encoder = chunk_encoder_new()))
 		rc = error_set(err, -ENOMEM, "store: out of memory");
 	if (rc < 0) {
-		rocksdb_store_close(&store->base);
+		rocksdb_core_close(store);
 		return rc;
 	}
-	*ret_store = &store->base;
+	*ret_store = store;
 	return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the store's files share.
 //
+//   rocksdb_keeper.c    the store that others see: keeps one of these open, whatever its disk does
 //   rocksdb_store.c     opens, closes, reads statistics
 //   rocksdb_append.c    turns a batch into runs of rows
 //   rocksdb_commit.c    writes and syncs the runs of waiting batches together
@@ -8,6 +9,7 @@
 //   rocksdb_scan.c      reads rows and activity from chunks and open minutes
 //   rocksdb_close.c     turns an open minute's runs into chunks
 //   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
+//   rocksdb_check.c     checks a store that nobody writes
 //
 // Order of locks: maintain_lock, resolve_lock, partition->lock (two of them only under
 // resolve_lock), partitions_lock, commit_lock.
@@ -30,6 +32,7 @@ enum {
 	// partitions is a mistake or an attack.
 	BATCH_PARTITIONS_MAX = 8,
 	PARTITIONS_MAX = 64 << 10, // seven years of hours
+	PARTITIONS_KEPT = 2,       // whatever room they take: batches go to these
 };
 
 /** One batch's rows in one minute, to be committed. */
@@ -56,10 +59,10 @@ struct store_counters {
 	atomic_ullong rows_appended, batches_appended, batches_duplicate;
 	atomic_ullong rows_late, rows_future, rows_series, stacks_dropped;
 	atomic_ullong chunk_bytes, chunk_rows;
+	atomic_ullong agents_damaged;
 };
 
 struct rocksdb_store {
-	struct store base;
 	struct db *db;
 	uint64_t retention_ns, partition_ns, memory_bytes;
 	uint32_t run_rows_max, close_rows_max;
@@ -82,12 +85,17 @@ struct rocksdb_store {
 	struct chunk_encoder *encoder; // under maintain_lock
 };
 
-static inline struct rocksdb_store *rocksdb_store_of(struct store *store)
-{
-	return (struct rocksdb_store *)store;
-}
-
 // rocksdb_store.c
+/** As rocksdb_store_open(). With DB_READ_ONLY it is only queried. */
+int rocksdb_core_open(const struct store_options *options, enum db_mode mode,
+		      struct rocksdb_store **ret_store, struct error *err);
+/** Check the format, and read the partitions' length. -ENOENT without @err: an empty database. */
+int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_partition_ns,
+			      struct error *err);
+/** NULL is allowed. */
+void rocksdb_core_close(struct rocksdb_store *store);
+void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_stats);
+
 /**
  * A reference to the partition that begins at @start_ns, created if missing, and pinned: its dictionaries stay in memory, and it is not removed as
  * empty. NULL when out of memory or at PARTITIONS_MAX.
@@ -109,7 +117,7 @@ int rocksdb_list_partitions(struct rocksdb_store *store, struct time_range range
 void partition_list_deinit(struct partition_list *list);
 
 // rocksdb_append.c
-int rocksdb_append(struct store *store, const struct store_batch_id *batch,
+int rocksdb_append(struct rocksdb_store *store, const struct store_batch_id *batch,
 		   const struct profile *profile, struct store_append_result *ret_result,
 		   struct error *err);
 
@@ -121,14 +129,15 @@ void rocksdb_commit_stop(struct rocksdb_store *store);
 void rocksdb_commit_resume(struct rocksdb_store *store);
 
 // rocksdb_select.c
-int rocksdb_select(struct store *store, const struct selector *selector, const char *type,
+int rocksdb_select(struct rocksdb_store *store, const struct selector *selector, const char *type,
 		   struct time_range range, struct store_selection **ret_selection,
 		   struct error *err);
 void rocksdb_selection_free(struct store_selection *selection);
-int rocksdb_label_names(struct store *store, const struct selector *selector,
+int rocksdb_label_names(struct rocksdb_store *store, const struct selector *selector,
 			struct time_range range, struct name_list *ret_list, struct error *err);
-int rocksdb_label_values(struct store *store, const char *name, const struct selector *selector,
-			 struct time_range range, struct name_list *ret_list, struct error *err);
+int rocksdb_label_values(struct rocksdb_store *store, const char *name,
+			 const struct selector *selector, struct time_range range,
+			 struct name_list *ret_list, struct error *err);
 
 /** The selected series of one partition. */
 struct selected_partition {
@@ -148,6 +157,7 @@ struct selected_group {
 
 struct rocksdb_selection {
 	struct store_selection_private base;
+	uint64_t opening; // of the store, by the keeper: partitions are valid within one
 	struct selected_partition *partitions; // oldest first
 	uint32_t partition_count;
 	char *strings; // of all labels
@@ -155,9 +165,9 @@ struct rocksdb_selection {
 };
 
 // rocksdb_scan.c
-int rocksdb_scan(struct store *store, const struct store_selection *selection,
+int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *selection,
 		 struct time_range range, const struct store_scanner *scanner, struct error *err);
-int rocksdb_activity(struct store *store, const struct store_selection *selection,
+int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *selection,
 		     struct time_range range, uint64_t slot_ns, const uint32_t *rows,
 		     int64_t *counts, struct error *err);
 
@@ -172,5 +182,10 @@ int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partitio
 // rocksdb_maintain.c
 /** An agent_removed_fn; @context is the struct db_batch that deletes the entry. */
 void rocksdb_delete_agent(void *context, const struct agent_entry *entry);
-int rocksdb_maintain(struct store *store, uint64_t now_ns, struct error *err);
-int rocksdb_flush(struct store *store, struct error *err);
+/**
+ * Drop the oldest partition, for room. The newest PARTITIONS_KEPT stay: -ENOENT. *ret_start_ns is its
+ * beginning.
+ */
+int rocksdb_drop_oldest(struct rocksdb_store *store, uint64_t *ret_start_ns, struct error *err);
+int rocksdb_maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *err);
+int rocksdb_flush(struct rocksdb_store *store, struct error *err);

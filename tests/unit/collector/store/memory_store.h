@@ -388,6 +388,12 @@ int store_flush(struct store *store, struct error *err)
 	return 0;
 }
 
+void store_read_health(struct store *store, struct store_health *ret_health)
+{
+	(void)store;
+	*ret_health = (struct store_health){ .takes_batches = true };
+}
+
 void store_read_stats(struct store *store, struct store_stats *ret_stats)
 {
 	*ret_stats = (struct store_stats){

@@ -99,7 +99,7 @@ static void write_format(const char *path, uint64_t format)
 	struct db_batch *batch;
 	struct db *db;
 
-	assert_int_equal(0, db_open(path, 32 << 20, &db, NULL));
+	assert_int_equal(0, db_open(path, 32 << 20, DB_READ_WRITE, &db, NULL));
 	batch = db_batch_new(db);
 	key_append(&value, format, 8);
 	db_batch_put(batch, DB_META, key_bytes(&key), key_bytes(&value));

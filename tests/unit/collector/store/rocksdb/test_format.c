@@ -81,7 +81,7 @@ TEST(a_database_is_as_documented)
 	struct store *store = open_store(path);
 	append_example(store);
 	store_close(store);
-	assert_int_equal(0, db_open(path, 32 << 20, &db, NULL));
+	assert_int_equal(0, db_open(path, 32 << 20, DB_READ_WRITE, &db, NULL));
 	for EACH (entry, open_entries)
 		expect_entry(db, entry->family, entry->number, entry->name);
 	db_close(db);
@@ -89,7 +89,7 @@ TEST(a_database_is_as_documented)
 	store = open_store(path);
 	assert_int_equal(0, store_flush(store, NULL));
 	store_close(store);
-	assert_int_equal(0, db_open(path, 32 << 20, &db, NULL));
+	assert_int_equal(0, db_open(path, 32 << 20, DB_READ_WRITE, &db, NULL));
 	for EACH (entry, closed_entries)
 		expect_entry(db, entry->family, entry->number, entry->name);
 	db_close(db);
