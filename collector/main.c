@@ -20,6 +20,8 @@
 #include "base/version.h"
 #include "collector/access/access.h"
 #include "collector/access/access_file.h"
+#include "collector/backup.h"
+#include "collector/check_command.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
 #include "collector/ingest/readiness.h"
@@ -57,6 +59,7 @@ struct collector {
 	struct audit *audit; // NULL: none
 	uint64_t certificate_logged_s;
 	struct receiver *receiver;
+	struct backup_service backups;
 	struct debug_files debug_files;
 	struct debuginfod *debuginfod;
 	struct confined_launcher *launcher; // NULL: nothing runs confined
@@ -82,6 +85,7 @@ static void collector_close(struct collector *collector)
 	debuginfod_close(collector->debuginfod);
 	confined_launcher_free(collector->launcher);
 	debug_files_close(&collector->debug_files);
+	backup_service_close(&collector->backups);
 	if (collector->store)
 		store_close(collector->store);
 	audit_close(collector->audit);
@@ -276,6 +280,8 @@ static int collector_open(struct collector *collector, struct error *err)
 	if (rc)
 		return rc;
 	collector->api.audit = collector->audit;
+	collector->backups = (struct backup_service){ .store = collector->store,
+						      .data = collector->options.data };
 	collector->receiver = receiver_new(collector->store, &collector->metrics);
 	if (!collector->receiver)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -378,6 +384,7 @@ static void run(struct collector *collector, const sigset_t *signals)
 		}
 		refresh_credentials(collector);
 		maintain(collector, &logged_ns);
+		backup_service_poll(&collector->backups);
 	}
 }
 
@@ -426,6 +433,31 @@ static int make_token(const struct collector_options *options)
 	return 0;
 }
 
+/** Does --backup or --restore. Returns the exit status. */
+static int copy_store(const struct collector_options *options)
+{
+	struct error err = { 0 };
+	int rc = options->backup ? backup_make(options->data, options->backup, &err)
+				 : rocksdb_store_restore(options->restore, options->data, &err);
+
+	if (rc) {
+		fprintf(stderr, "cairn-collector: %s\n", err.text);
+		return 1;
+	}
+	printf("%s %s\n", options->backup ? "backed up" : "restored", options->data);
+	return 0;
+}
+
+/** Do what is asked for instead of running. Returns the exit status, -1 if nothing is. */
+static int run_command(const struct collector_options *options)
+{
+	if (options->new_token)
+		return make_token(options);
+	if (options->check)
+		return check_command(options->check);
+	return options->backup || options->restore ? copy_store(options) : -1;
+}
+
 int main(int argc, char **argv)
 {
 	// Too large for the stack.
@@ -442,9 +474,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
 		return 1;
 	}
-	if (outcome == CONFIG_EXIT || collector.options.new_token) {
-		int code = outcome == CONFIG_EXIT ? 0 : make_token(&collector.options);
-
+	int code = outcome == CONFIG_EXIT ? 0 : run_command(&collector.options);
+	if (code >= 0) {
 		collector_options_deinit(&collector.options);
 		return code;
 	}

@@ -66,6 +66,8 @@ static int check(const struct collector_options *options, int argc, char **argv,
 				 options->log_level);
 	if (!*options->data)
 		return error_set(err, -EINVAL, "data: expected a directory");
+	if (!!options->check + !!options->backup + !!options->restore > 1)
+		return error_set(err, -EINVAL, "check, backup and restore: only one at a time");
 	int rc = check_security(options, err);
 	if (rc)
 		return rc;
@@ -234,6 +236,27 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .default_text = "info",
 		  .argument = "LEVEL",
 		  .help = "error, warn, info or debug" },
+		{ .name = "check",
+		  .kind = CONFIG_STRING,
+		  .value = &options->check,
+		  .argument = "DIR",
+		  .help = "Read the whole store in this directory, report what is damaged, and "
+			  "exit "
+			  "with 0 (good), 1 (damaged) or 2 (not checked)" },
+		{ .name = "backup",
+		  .kind = CONFIG_STRING,
+		  .value = &options->backup,
+		  .argument = "FOLDER",
+		  .help = "Add a backup of the store in --data to this folder, also while a "
+			  "collector "
+			  "runs, and exit" },
+		{ .name = "restore",
+		  .kind = CONFIG_STRING,
+		  .value = &options->restore,
+		  .argument = "FOLDER",
+		  .help = "Copy the latest backup in this folder to --data, which must be empty, "
+			  "and "
+			  "exit" },
 	};
 	const struct config_program program = {
 		.name = "cairn-collector",
@@ -242,6 +265,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 			"and an HTTP API.",
 		.notes = "Example:\n"
 			 "  cairn-collector --data /var/lib/cairn\n"
+			 "  cairn-collector --data /var/lib/cairn --backup /mnt/backup/cairn\n"
 			 "  cairn-collector --new-token fleet --roles ingest --access access > "
 			 "token\n"
 			 "  cairn-collector --grpc 0.0.0.0:7171 --http 0.0.0.0:7070 --access "
@@ -276,5 +300,8 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->roles);
 	free(options->tenant);
 	free(options->log_level);
+	free(options->check);
+	free(options->backup);
+	free(options->restore);
 	*options = (struct collector_options){ 0 };
 }

@@ -25,6 +25,10 @@ struct collector_options {
 	bool insecure;
 	char *new_token, *roles, *tenant; // of a token to be made
 	char *log_level;
+	// Instead of running; NULL: not asked for.
+	char *check;   // a store's directory
+	char *backup;  // a folder of backups
+	char *restore; // the same
 };
 
 /** config_parse(), and checks of the values. */

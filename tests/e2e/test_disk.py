@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collector's disk runs full, fails, comes back: the collector lives, CPU time arrives once."""
+"""The collector's disk runs full, fails, comes back: the collector lives, CPU time arrives once. Backups."""
 import errno
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from fleet import ApiError, Collector, unique, wait_until, workload
+from fleet import ApiError, Collector, program, unique, wait_until, workload
 
 EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
 DISK_MIB = 160
@@ -143,3 +143,34 @@ def test_failing_disk_loses_nothing(tmp_path, start_agent, number, word):
         disk.heal()
         wait_until("readiness", 70, lambda: readiness(collector) is None)
         expect_all_there(collector, service, burning)
+
+
+def run_collector(*arguments):
+    return subprocess.run([program("cairn-collector"), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def test_backup_while_running_restores(collector, start_agent, tmp_path):
+    start_agent(collector, "--frequency", "199")
+    service, burning = start_burning(2)
+    expect_all_there(collector, service, burning)
+    backup = tmp_path / "backup"
+    for _ in range(2):
+        done = run_collector("--data", tmp_path / "data", "--backup", backup)
+        assert done.returncode == 0, done
+    done = run_collector("--data", tmp_path / "data", "--restore", backup)
+    assert done.returncode == 1 and "not empty" in done.stderr, done
+    done = run_collector("--data", tmp_path / "restored", "--restore", backup)
+    assert done.returncode == 0, done
+    done = run_collector("--check", tmp_path / "restored")
+    assert done.returncode == 0 and "good" in done.stdout, done
+    before = collector.api.total(service)
+    with Collector(tmp_path / "restored", tmp_path / "restored.log") as restored:
+        assert restored.api.total(service) == before
+
+
+def test_backup_to_full_disk_harms_nobody(collector, disk, tmp_path):
+    disk.fill()
+    done = run_collector("--data", tmp_path / "data", "--backup", disk.folder)
+    assert done.returncode == 1 and "No space left" in done.stderr, done
+    assert readiness(collector) is None
