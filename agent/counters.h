@@ -18,6 +18,12 @@
 	  "Samples dropped: the collector refused the batch. See the log for the reason.")         \
 	X(STACKS_LOST, profiler.stacks_lost,                                                       \
 	  "Counts without a stack: its frames never arrived. Give the agent more CPU.")            \
+	X(THREADS_OTHER, profiler.threads_other,                                                   \
+	  "Samples of the thread \"other\": their process has more than 32 thread names. Sums "    \
+	  "are right; give its threads names that differ by a number only.")                       \
+	X(SERIES_OTHER, profiler.series_other,                                                     \
+	  "Samples of the thread \"other\": their process has more than 512 series. Sums are "     \
+	  "right; give its threads fewer names.")                                                  \
 	X(MAPPING_EVENTS_LOST, profiler.mapping_events_lost,                                       \
 	  "Mapping events lost: perf ring full. The agent reads those processes' maps again.")     \
 	X(SNAPSHOTS_TRUNCATED, profiler.snapshots.early,                                           \
@@ -67,6 +73,9 @@
 	X(ANALYSES_PUT_OFF, profiler.analyses_put_off,                                             \
 	  "Analyses of a process put off: its CPU time per export interval spent. Its new "        \
 	  "functions stay unnamed meanwhile; the log names the process.")                          \
+	X(ATTRIBUTES_REFUSED, profiler.attributes_refused,                                         \
+	  "Resource attributes of processes that became no label: not allowed, reserved or too "   \
+	  "many. Name those that you want in --resource-attributes.")                              \
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \

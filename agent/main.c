@@ -164,10 +164,13 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.frequency_hz = (uint32_t)agent->options.frequency_hz,
 		.slot_ns = agent->options.slot_ns,
 		.pid = (pid_t)agent->options.pid,
+		.limit_series = true,
+		.folds_thread_names = !agent->options.exact_thread_names,
 		.events = agent->events,
 		.add_series = add_series,
 		.context = agent,
 		.labels = agent->options.labels, // the options outlive the profiler
+		.attribute_patterns = agent->options.attribute_patterns,
 		.cache_folder = agent->options.cache_folder,
 		.line_launcher = agent->launcher,
 		.debuginfod_urls = agent->options.debuginfod,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/process/resource_attributes.h"
 #include "agent/sources/source.h"
 #include "base/address.h"
 #include "base/cleanup.h"
@@ -43,6 +44,15 @@ static int parse_budget(const char *text, struct options *options, struct error 
 			text);
 	options->overhead_budget_percent = percent;
 	return 0;
+}
+
+static int parse_thread_names(const char *text, struct options *options, struct error *err)
+{
+	options->exact_thread_names = strcmp(text, "exact") == 0;
+	if (options->exact_thread_names || strcmp(text, "folded") == 0)
+		return 0;
+	return error_set(err, -EINVAL, "--thread-names: \"%.40s\" is neither folded nor exact",
+			 text);
 }
 
 /* CPU time is always sampled: its word is there so that a list can name all that is wanted. */
@@ -113,6 +123,8 @@ static int check(const struct options *options, const char *log_level, int argc,
 	if (first_word < argc)
 		return error_set(err, -EINVAL, "\"%.60s\" is not a setting; see --help",
 				 argv[first_word]);
+	if (resource_attributes_check_patterns(options->attribute_patterns, &cause))
+		return error_set(err, -EINVAL, "--resource-attributes: %s", cause.text);
 	if (rpc_address_check(options->collector, 1, &cause))
 		return error_set(err, -EINVAL, "--collector: %s", cause.text);
 	if (options->token_file && !options->tls_ca && !options->insecure &&
@@ -135,7 +147,8 @@ static int check(const struct options *options, const char *log_level, int argc,
 int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_exit,
 		  struct error *err)
 {
-	_cleanup_free_ char *log_level = NULL, *budget = NULL, *profiles = NULL;
+	_cleanup_free_ char *log_level = NULL, *budget = NULL, *profiles = NULL,
+			    *thread_names = NULL;
 	enum config_outcome outcome = CONFIG_RUN;
 	struct options *o = ret_options;
 	int first_word = argc;
@@ -167,6 +180,14 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "profile only this process and its later children" },
 		{ "label", 'l', CONFIG_LABELS, &o->labels, NULL, 0, 0, "NAME=VALUE",
 		  "add a label to every series; may be repeated" },
+		{ "resource-attributes", 0, CONFIG_STRING, &o->attribute_patterns, NULL, 0, 0,
+		  "PATTERNS",
+		  "make labels of these OTEL_RESOURCE_ATTRIBUTES beside service.* and "
+		  "deployment.*: "
+		  "team.name,k8s.*" },
+		{ "thread-names", 0, CONFIG_STRING, &thread_names, "folded", 0, 0, "HOW",
+		  "label series with thread names; folded: worker-17 as worker-N; exact: as they "
+		  "are" },
 		{ "interval", 'i', CONFIG_DURATION, &o->interval_ns, "5s", NS_PER_SECOND,
 		  60 * NS_PER_SECOND, "TIME", "export profiles this often" },
 		{ "slot", 0, CONFIG_DURATION, &o->slot_ns, "20ms", 10 * NS_PER_MS, NS_PER_SECOND,
@@ -215,7 +236,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		free(o->debuginfod);
 		o->debuginfod = NULL;
 	}
-	rc = parse_budget(budget, o, err);
+	rc = parse_thread_names(thread_names, o, err);
+	if (!rc)
+		rc = parse_budget(budget, o, err);
 	if (!rc)
 		rc = parse_profiles(profiles, &o->sources, err);
 	if (!rc)
@@ -235,6 +258,7 @@ void options_deinit(struct options *options)
 	free(options->tls_cert);
 	free(options->tls_key);
 	free(options->token_file);
+	free(options->attribute_patterns);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };
 }

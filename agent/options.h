@@ -16,6 +16,8 @@ struct options {
 	uint64_t slot_ns;
 	uint64_t pid; // 0: all processes
 	struct labels labels;
+	bool exact_thread_names;
+	char *attribute_patterns; // resource attributes that become labels, too; NULL: none
 	uint64_t spool_bytes;
 	char *cache_folder; // NULL: none
 	bool lines;

@@ -25,6 +25,7 @@
 #include "agent/source_table.h"
 #include "agent/sources/sources.h"
 #include "agent/stacks/export_interval.h"
+#include "agent/stacks/series_quota.h"
 #include "agent/stacks/location_table.h"
 #include "agent/stacks/snapshot_queue.h"
 #include "agent/stacks/stack_reader.h"
@@ -88,6 +89,8 @@ struct profiler {
 	struct gpu_namer gpu_namer; // set by the source that names GPU kernels
 	struct stack_table *stacks;
 	struct wait_class_cache *wait_classes;
+	struct series_quota *quota; // NULL: no collector to protect
+	bool folds_thread_names;
 	struct stack_reader reader;
 	struct loader *loader;
 	struct process_unwinds *unwinds;
@@ -101,7 +104,7 @@ struct profiler {
 	uint64_t clock_due_ns;           // when to set the clock
 	uint64_t counts_due_ns;
 	uint64_t counts_before; // counter when the count maps were swapped
-	uint64_t stacks_lost;
+	uint64_t stacks_lost, threads_other, series_other;
 	uint64_t drain_ns;
 	int epoll_fd; // records and timer
 	int timer_fd;
@@ -264,6 +267,8 @@ static void expire(struct profiler *profiler)
 	python_code_cache_expire(profiler->python_codes);
 	process_unwind_expire(profiler->unwinds);
 	process_table_expire(profiler->processes, EXITED_KEPT_NS);
+	if (profiler->quota)
+		series_quota_expire(profiler->quota, clock_monotonic_ns());
 	executable_table_trim(profiler->executables);
 }
 
@@ -273,6 +278,8 @@ static struct export_interval_sources sources_of(const struct profiler *profiler
 		.frames = profiler->reader.frames,
 		.stacks = profiler->stacks,
 		.wait_classes = profiler->wait_classes,
+		.quota = profiler->quota,
+		.folds_thread_names = profiler->folds_thread_names,
 	};
 }
 
@@ -294,6 +301,8 @@ int profiler_drain(struct profiler *profiler, struct profile **ret_profile, stru
 		return error_set(err, -ENOMEM, "out of memory");
 	*ret_profile = export_interval_finish(&profiler->interval, to_ns);
 	profiler->stacks_lost += profiler->interval.stacks_lost;
+	profiler->threads_other += profiler->interval.threads_other;
+	profiler->series_other += profiler->interval.series_other;
 	export_interval_deinit(&profiler->interval);
 	profiler->interval = next;
 	expire(profiler);
@@ -377,7 +386,7 @@ static int open_symbols(struct profiler *profiler, const struct profiler_options
 	return rc;
 }
 
-static int open_tables(struct profiler *profiler, const struct labels *labels)
+static int open_tables(struct profiler *profiler, const struct profiler_options *options)
 {
 	struct error unnamed;
 
@@ -389,12 +398,17 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 		return -ENOMEM;
 	profiler->pythons = python_runtimes_new();
 	profiler->python_codes = python_code_cache_new(find_interpreter, profiler);
-	profiler->processes = process_table_new(profiler->executables, labels);
-	if (profiler->processes)
+	profiler->processes = process_table_new(profiler->executables, &options->labels);
+	if (profiler->processes) {
 		process_table_work(profiler->processes)->events = profiler->event_log;
+		process_table_allow_attributes(profiler->processes, options->attribute_patterns);
+	}
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
 	profiler->stacks = stack_table_new();
 	profiler->wait_classes = wait_class_cache_new();
+	profiler->folds_thread_names = options->folds_thread_names;
+	if (options->limit_series)
+		profiler->quota = series_quota_new();
 	profiler->reader.frames = (struct frame_resolver){
 		.processes = profiler->processes,
 		.locations = profiler->locations,
@@ -404,7 +418,8 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	profiler->reader.executables = profiler->executables;
 	profiler->reader.stacks = profiler->stacks;
 	return profiler->pythons && profiler->python_codes && profiler->processes &&
-			       profiler->locations && profiler->stacks && profiler->wait_classes
+			       profiler->locations && profiler->stacks && profiler->wait_classes &&
+			       (profiler->quota || !options->limit_series)
 		       ? 0
 		       : -ENOMEM;
 }
@@ -576,7 +591,7 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 		    struct error *err)
 {
 	struct export_interval_sources sources;
-	int rc = open_tables(profiler, &options->labels);
+	int rc = open_tables(profiler, options);
 
 	if (rc)
 		return error_set(err, rc, "out of memory");
@@ -646,6 +661,7 @@ void profiler_close(struct profiler *profiler)
 	unsymbolized_stacks_deinit(&profiler->reader.unsymbolized);
 	stack_table_free(profiler->stacks);
 	wait_class_cache_free(profiler->wait_classes);
+	series_quota_free(profiler->quota);
 	location_table_free(profiler->locations);
 	source_line_reader_free(profiler->lines);
 	process_table_free(profiler->processes);
@@ -737,6 +753,8 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.files = executable_table_count(profiler->executables),
 		.stacks = stack_table_count(profiler->stacks),
 		.stacks_lost = profiler->stacks_lost,
+		.threads_other = profiler->threads_other,
+		.series_other = profiler->series_other,
 		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),
 		.drain_ns = profiler->drain_ns,
 		.analyses_put_off = process_table_work(profiler->processes)->put_off,
@@ -759,6 +777,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
 	process_table_read_jit_losses(profiler->processes, &ret_stats->jit);
+	ret_stats->attributes_refused = process_table_attributes_refused(profiler->processes);
 	process_unwind_read_stats(profiler->unwinds, &ret_stats->unwind);
 	python_code_cache_read_stats(profiler->python_codes, &ret_stats->python);
 	loader_read_counters(profiler->loader, ret_stats->bpf_counters);

@@ -23,12 +23,16 @@ struct gpu_kernel_request;
 struct profiler;
 
 struct profiler_options {
-	uint32_t frequency_hz;    // samples per second and CPU, 1..1000; 99 by default
-	uint64_t slot_ns;         // 10 ms .. 1 s; 20 ms by default
-	pid_t pid;                // this process and its later children only; 0: all
-	struct labels labels;     // --label; they override what is detected
-	struct event_log *events; // may be NULL
-	const char *cache_folder; // for unwind tables and fetched symbols; NULL: none
+	uint32_t frequency_hz; // samples per second and CPU, 1..1000; 99 by default
+	uint64_t slot_ns;      // 10 ms .. 1 s; 20 ms by default
+	pid_t pid;             // this process and its later children only; 0: all
+	struct labels labels;  // --label; they override what is detected
+	const char
+		*attribute_patterns; // of resource attributes that become labels, too; NULL: none
+	bool limit_series;           // for a collector: series_quota.h
+	bool folds_thread_names;     // thread_label.h
+	struct event_log *events;    // may be NULL
+	const char *cache_folder;    // for unwind tables and fetched symbols; NULL: none
 	struct confined_launcher
 		*line_launcher; // for source lines and inlined calls of native code; NULL: none
 	const char *debuginfod_urls; // servers with symbols of stripped files; NULL: none
@@ -50,20 +54,23 @@ struct profiler_stats {
 	uint64_t bpf_counters[COUNTER_COUNT];
 	uint64_t bpf_run_ns; // time in the sampling program; 0 unless kernel.bpf_stats_enabled
 	uint64_t bpf_run_count;
-	uint64_t processes;   // known now
-	uint64_t files;       // executables and libraries known now
-	uint64_t stacks;      // known now
-	uint64_t stacks_lost; // counts whose stack never arrived
+	uint64_t processes;     // known now
+	uint64_t files;         // executables and libraries known now
+	uint64_t stacks;        // known now
+	uint64_t stacks_lost;   // counts whose stack never arrived
+	uint64_t threads_other; // counts of threads past a process's quota of names
+	uint64_t series_other;  // counts past a process's quota of series
 	uint64_t mapping_events_lost;
 	uint64_t events_dropped; // of the event log
 	struct snapshot_queue_stats snapshots;
 	struct process_jit_losses jit;
-	uint64_t line_failures;    // files whose source lines could not be read
-	uint64_t symbols_bytes;    // memory of symbol tables, bytes
-	uint64_t drain_ns;         // time of the last drain
-	uint64_t analyses_put_off; // processes whose budget was spent, once in each interval
-	uint32_t sources;          // that run: a set of enum source_bit
-	bool budget_known;         // false: no overhead budget
+	uint64_t line_failures;      // files whose source lines could not be read
+	uint64_t symbols_bytes;      // memory of symbol tables, bytes
+	uint64_t drain_ns;           // time of the last drain
+	uint64_t analyses_put_off;   // processes whose budget was spent, once in each interval
+	uint32_t sources;            // that run: a set of enum source_bit
+	bool budget_known;           // false: no overhead budget
+	uint64_t attributes_refused; // resource attributes that became no label
 	struct budget_stats budget;
 	struct process_unwind_stats unwind;
 	struct python_code_cache_stats python;

@@ -129,7 +129,8 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
 	if (!labels)
 		return -ENOMEM;
 	labels->holders = 1;
-	int rc = process_labels_detect(traits, &context->extra_labels, &labels->labels);
+	int rc = process_labels_detect(traits, &context->extra_labels, &labels->labels,
+				       &context->attributes_refused);
 	if (!rc && entry->gone)
 		rc = add_former_labels(&labels->labels, entry->former_labels);
 	if (rc) {
@@ -170,6 +171,7 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 		.cgroup = (const char *)cgroup.bytes,
 		.cgroup_size = cgroup.size,
 		.node = context->node,
+		.attribute_patterns = context->attribute_patterns,
 		.kernel_thread = proc->stat.kernel_thread,
 	};
 	return detect_labels(entry, &traits, context);

@@ -57,6 +57,8 @@ struct process_context {
 	uint64_t jit_refused;        // reads skipped because of JIT_BYTES_MAX
 	struct work_pool work;       // of all processes' budgets
 	struct labels extra_labels;
+	const char *attribute_patterns; // NULL: none
+	uint64_t attributes_refused;
 	char node[256];
 	uint64_t described; // descriptions so far
 };
@@ -122,7 +124,8 @@ struct mapping *process_entry_find_mapping(struct process_entry *entry,
 					   struct process_context *context, uint64_t address);
 
 /**
- * Find @mapping's executable, by build id or by the process's /proc, and open its file. Returns 0; -ESRCH if
+ * Find @mapping's executable by the process's /proc, and open its file; that of an exited one by a build id of the
+ * system's files. Returns 0; -ESRCH if
  * the process has exited: try process_entry_open_file_of().
  */
 int process_entry_open_file(struct process_entry *entry, struct mapping *mapping,

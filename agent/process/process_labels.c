@@ -53,12 +53,15 @@ static int set_string(struct labels *labels, const char *name, const char *value
 	return set_label(labels, name, value, strlen(value));
 }
 
-static int set_environ(struct labels *labels, const struct process_traits *traits)
+static int set_environ(struct labels *labels, const struct process_traits *traits,
+		       uint64_t *refused)
 {
 	size_t size;
 	const char *value = find_variable(traits->environ_, traits->environ_size,
 					  "OTEL_RESOURCE_ATTRIBUTES", &size);
-	int rc = value ? resource_attributes_add(labels, value, size) : 0;
+	int rc = value ? resource_attributes_add(labels, traits->attribute_patterns, value, size,
+						 refused)
+		       : 0;
 
 	if (rc)
 		return rc;
@@ -143,14 +146,14 @@ static int set_extra(struct labels *labels, const struct labels *extra)
 }
 
 int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
-			  struct labels *ret_labels)
+			  struct labels *ret_labels, uint64_t *refused)
 {
 	struct labels labels = { 0 };
 	struct cgroup cgroup;
 	int rc;
 
 	cgroup_parse(traits->cgroup, traits->cgroup_size, &cgroup);
-	rc = set_environ(&labels, traits);
+	rc = set_environ(&labels, traits, refused);
 	if (!rc)
 		rc = set_service(&labels, traits, &cgroup);
 	if (!rc)

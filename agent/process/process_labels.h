@@ -18,14 +18,16 @@ struct process_traits {
 	const char *cgroup; // /proc/PID/cgroup
 	size_t cgroup_size;
 	const char *node;
+	const char *attribute_patterns; // --resource-attributes: resource_attributes.h
 	bool kernel_thread;
 };
 
 /**
  * service is OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else the systemd service, else the
  * executable's name, else the process's ("kernel" for kernel threads). Also set: process, node, container (the
- * id; if the attributes name it, the id is container_id), pod_uid, unit, and the attributes' labels. Nothing else
- * of the environment is read. @extra win over all. *ret_labels must be empty. Returns 0 or -ENOMEM.
+ * id; if the attributes name it, the id is container_id), pod_uid, unit, and the labels of allowed attributes. Nothing
+ * else of the environment is read. @extra win over all. *ret_labels must be empty. Adds to *refused the attributes that
+ * became no label. Returns 0 or -ENOMEM.
  */
 int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
-			  struct labels *ret_labels);
+			  struct labels *ret_labels, uint64_t *refused);

@@ -704,6 +704,16 @@ struct work_pool *process_table_work(struct process_table *table)
 	return &table->context.work;
 }
 
+void process_table_allow_attributes(struct process_table *table, const char *patterns)
+{
+	table->context.attribute_patterns = patterns;
+}
+
+uint64_t process_table_attributes_refused(const struct process_table *table)
+{
+	return table->context.attributes_refused;
+}
+
 uint64_t process_table_count(const struct process_table *table)
 {
 	return count_of(table);

@@ -23,6 +23,11 @@ struct process_table *process_table_new(struct executable_table *executables,
 					const struct labels *extra_labels);
 void process_table_free(struct process_table *table);
 
+/** Let these attributes of processes be labels, too (resource_attributes.h). @patterns outlive the table. */
+void process_table_allow_attributes(struct process_table *table, const char *patterns);
+/** Resource attributes that became no label, so far. */
+uint64_t process_table_attributes_refused(const struct process_table *table);
+
 /** Add all processes of /proc. One that exits meanwhile is no error. */
 int process_table_scan(struct process_table *table, struct error *err);
 

@@ -12,32 +12,36 @@
 #include "base/utf8.h"
 #include "base/contract/label_names.h"
 
-/* OpenTelemetry's semantic conventions. A later row wins over an earlier one with the same label. */
+enum { PATTERN_BYTES_MAX = LABEL_NAME_BYTES_MAX };
+
+/* Allowed on every machine: they name a deployment, and nobody keeps secrets in them. */
+static const char default_patterns[] = "service.*,deployment.*";
+
+/*
+ * OpenTelemetry's semantic conventions under short names. A later row wins over an earlier one with the same label.
+ * `namespace`, `pod` and `container` are reserved: they are the process's word only where the operator allows
+ * Kubernetes' attributes.
+ */
 static const struct {
 	const char *attribute;
 	const char *label;
 } known[] = {
 	{ "service.name", LABEL_SERVICE },
-	{ "service.namespace", LABEL_NAMESPACE },
-	{ "k8s.namespace.name", LABEL_NAMESPACE },
 	{ "service.version", "version" },
 	{ "service.instance.id", "instance" },
 	{ "deployment.environment", "environment" },
 	{ "deployment.environment.name", "environment" },
+	{ "k8s.namespace.name", LABEL_NAMESPACE },
 	{ "k8s.pod.name", LABEL_POD },
-	{ "k8s.pod.uid", LABEL_POD_UID },
 	{ "k8s.container.name", LABEL_CONTAINER },
-	{ "container.id", LABEL_CONTAINER_ID },
 	{ "k8s.deployment.name", "deployment" },
 	{ "k8s.cluster.name", "cluster" },
 	{ "cloud.region", "region" },
 	{ "cloud.availability_zone", "zone" },
 };
 
-static const char *const left_out[] = {
-	"telemetry.", "process.", "host.",       "os.",
-	"k8s.node.",  LABEL_NODE, LABEL_PROCESS, LABEL_THREAD,
-};
+/* Beside cairn's own labels: the collector sets it from the agent's credential. */
+#define LABEL_OF_COLLECTOR "tenant"
 
 struct attribute {
 	char name[LABEL_NAME_BYTES_MAX];
@@ -69,27 +73,45 @@ static void decode(const char *text, size_t size, char *ret_text, size_t ret_siz
 	utf8_clean(ret_text);
 }
 
-static bool is_left_out(const char *name)
+static bool is_reserved(const char *label)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(left_out); i++) {
-		size_t size = strlen(left_out[i]);
-		bool is_family = left_out[i][size - 1] == '.';
+	uint32_t count;
+	const struct label_spec *specs = label_specs(&count);
 
-		if (is_family ? strncmp(name, left_out[i], size) == 0
-			      : strcmp(name, left_out[i]) == 0)
+	for (uint32_t i = 0; i < count; i++)
+		if (strcmp(specs[i].name, label) == 0)
 			return true;
+	return strcmp(label, LABEL_OF_COLLECTOR) == 0;
+}
+
+/* "team.name" is itself, "team.*" all that begins with "team.". */
+static bool pattern_matches(const char *pattern, size_t size, const char *name)
+{
+	if (size && pattern[size - 1] == '*')
+		return strncmp(pattern, name, size - 1) == 0;
+	return strlen(name) == size && memcmp(pattern, name, size) == 0;
+}
+
+static bool matches_any(const char *patterns, const char *name)
+{
+	while (patterns) {
+		size_t size = strcspn(patterns, ",");
+
+		if (pattern_matches(patterns, size, name))
+			return true;
+		patterns = patterns[size] ? patterns + size + 1 : NULL;
 	}
 	return false;
 }
 
-/* Turn an attribute's name into a label's: [a-zA-Z_][a-zA-Z0-9_]*. */
-static void name_label(struct attribute *attribute)
+/* Turn an attribute's name into a label's: [a-zA-Z_][a-zA-Z0-9_]*. False: the label is reserved. */
+static bool name_label(struct attribute *attribute)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (strcmp(attribute->name, known[i].attribute) == 0) {
 			attribute->rank = (int)i + 1;
 			snprintf(attribute->name, sizeof(attribute->name), "%s", known[i].label);
-			return;
+			return true;
 		}
 	for (char *at = attribute->name; *at; at++)
 		if (!isalnum((unsigned char)*at) || (unsigned char)*at >= 0x80)
@@ -98,8 +120,10 @@ static void name_label(struct attribute *attribute)
 		memmove(attribute->name + 1, attribute->name, sizeof(attribute->name) - 2);
 		attribute->name[0] = '_';
 	}
+	return !is_reserved(attribute->name);
 }
 
+/* False: it says nothing. */
 static bool parse_attribute(const char *text, size_t size, struct attribute *ret_attribute)
 {
 	const char *equals = memchr(text, '=', size);
@@ -110,10 +134,14 @@ static bool parse_attribute(const char *text, size_t size, struct attribute *ret
 	decode(text, (size_t)(equals - text), ret_attribute->name, sizeof(ret_attribute->name));
 	decode(equals + 1, size - (size_t)(equals + 1 - text), ret_attribute->value,
 	       sizeof(ret_attribute->value));
-	if (!ret_attribute->name[0] || !ret_attribute->value[0] || is_left_out(ret_attribute->name))
-		return false;
-	name_label(ret_attribute);
-	return !is_left_out(ret_attribute->name);
+	return ret_attribute->name[0] && ret_attribute->value[0];
+}
+
+static bool is_allowed(struct attribute *attribute, const char *patterns)
+{
+	return (matches_any(default_patterns, attribute->name) ||
+		matches_any(patterns, attribute->name)) &&
+	       name_label(attribute);
 }
 
 /* Which row last set each label: the later row wins in any order of attributes. */
@@ -123,6 +151,7 @@ struct setting {
 	int ranks[ARRAY_SIZE(known)];
 };
 
+/* Returns 1 if there is room for no more, or -ENOMEM. */
 static int set_attribute(struct setting *setting, const struct attribute *attribute)
 {
 	int rank = attribute->rank;
@@ -130,12 +159,13 @@ static int set_attribute(struct setting *setting, const struct attribute *attrib
 	for (size_t i = 0; rank && i < ARRAY_SIZE(known); i++)
 		if (strcmp(known[i].label, attribute->name) == 0 && setting->ranks[i] > rank)
 			return 0;
-	if (!rank && (setting->added >= RESOURCE_ATTRIBUTES_MAX ||
-		      labels_get(setting->labels, attribute->name)))
+	if (!rank && labels_get(setting->labels, attribute->name))
 		return 0;
+	if (!rank && setting->added >= RESOURCE_ATTRIBUTES_MAX)
+		return 1;
 	int rc = labels_set(setting->labels, attribute->name, attribute->value);
-	if (rc == -ENOMEM)
-		return rc;
+	if (rc)
+		return rc == -ENOMEM ? rc : 1;
 	if (rank)
 		setting->ranks[rank - 1] = rank;
 	else
@@ -143,22 +173,58 @@ static int set_attribute(struct setting *setting, const struct attribute *attrib
 	return 0;
 }
 
-int resource_attributes_add(struct labels *labels, const char *text, size_t size)
+int resource_attributes_add(struct labels *labels, const char *patterns, const char *text,
+			    size_t size, uint64_t *refused)
 {
 	struct setting setting = { .labels = labels };
 
-	while (size) {
+	for (uint32_t count = 0; size; count++) {
 		const char *comma = memchr(text, ',', size);
 		size_t pair_size = comma ? (size_t)(comma - text) : size;
 		struct attribute attribute;
+		int rc = 0;
 
-		if (parse_attribute(text, pair_size, &attribute)) {
-			int rc = set_attribute(&setting, &attribute);
-			if (rc)
-				return rc;
+		if (count == RESOURCE_ATTRIBUTES_READ_MAX) {
+			*refused += 1;
+			return 0;
 		}
+		if (parse_attribute(text, pair_size, &attribute))
+			rc = is_allowed(&attribute, patterns) ? set_attribute(&setting, &attribute)
+							      : 1;
+		if (rc < 0)
+			return rc;
+		*refused += (uint64_t)rc;
 		text += pair_size + !!comma;
 		size -= pair_size + !!comma;
+	}
+	return 0;
+}
+
+static int check_pattern(const char *pattern, size_t size, struct error *err)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789._-/";
+	size_t plain = strspn(pattern, allowed);
+	bool is_good = size && size < PATTERN_BYTES_MAX &&
+		       (plain >= size || (plain == size - 1 && pattern[plain] == '*'));
+
+	return is_good ? 0
+		       : error_set(
+				 err, -EINVAL,
+				 "\"%.*s\" is neither the name of an attribute (team.name) nor the "
+				 "begin of names (team.*)",
+				 (int)(size < 40 ? size : 40), pattern);
+}
+
+int resource_attributes_check_patterns(const char *patterns, struct error *err)
+{
+	while (patterns) {
+		size_t size = strcspn(patterns, ",");
+		int rc = check_pattern(patterns, size, err);
+
+		if (rc)
+			return rc;
+		patterns = patterns[size] ? patterns + size + 1 : NULL;
 	}
 	return 0;
 }

@@ -12,12 +12,12 @@
 #include "agent/stacks/gpu_spin.h"
 #include "agent/stacks/wait_class.h"
 #include "agent/stacks/off_wake_stack.h"
+#include "agent/stacks/thread_label.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_values.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "base/contract/label_names.h"
 
 #define MINUTE_NS (60 * NS_PER_SECOND)
@@ -100,14 +100,11 @@ static int add_series(struct export_interval *interval, const struct process *pr
 		      struct export_interval_series *series)
 {
 	const struct sample_kind_type *kind = sample_kind_find(series->kind);
-	char text[THREAD_NAME_BYTES + 1] = { 0 };
 	struct labels labels = { 0 };
 	int rc = labels_copy(&process->labels, &labels);
 
-	memcpy(text, series->thread_name, THREAD_NAME_BYTES);
-	utf8_clean(text);
 	if (!rc)
-		rc = set_label(&labels, LABEL_THREAD, text);
+		rc = set_label(&labels, LABEL_THREAD, series->thread);
 	if (!rc && kind->state)
 		rc = set_label(&labels, LABEL_STATE, kind->state);
 	if (!rc && kind->direction)
@@ -126,6 +123,74 @@ static int add_series(struct export_interval *interval, const struct process *pr
 	return rc;
 }
 
+static uint64_t hash_of_series(const struct export_interval_series *series)
+{
+	return hash64_of(series, offsetof(struct export_interval_series, number));
+}
+
+static uint32_t find_added(const struct export_interval *interval,
+			   const struct export_interval_series *series)
+{
+	return hash_table_find(&interval->series_index, hash_of_series(series), series_equals,
+			       interval, series);
+}
+
+static void name_thread(const struct export_interval *interval, const struct process *process,
+			const char *name, struct export_interval_series *series)
+{
+	char label[THREAD_LABEL_BYTES];
+
+	if (interval->sources.folds_thread_names)
+		thread_label_of(name, labels_get(&process->labels, LABEL_PROCESS), label);
+	else
+		thread_label_exact(name, label);
+	memcpy(series->thread, label, sizeof(label));
+}
+
+static void name_other(struct export_interval_series *series)
+{
+	memset(series->thread, 0, sizeof(series->thread));
+	memcpy(series->thread, VALUE_OTHER, sizeof(VALUE_OTHER));
+}
+
+// Past a quota the thread is "other", and what else a process may choose is left out. Types and wait classes stay.
+static void apply_quota(struct export_interval *interval, struct export_interval_series *series)
+{
+	struct series_quota *quota = interval->sources.quota;
+	uint64_t name = hash64_of(series->thread, sizeof(series->thread));
+
+	if (!series_quota_admit_name(quota, &series->process, name)) {
+		name_other(series);
+		interval->threads_other++;
+	}
+	if (find_added(interval, series) != HASH_TABLE_NONE ||
+	    series_quota_admit_series(quota, &series->process, hash_of_series(series)))
+		return;
+	name_other(series);
+	series->grid = 0;
+	memset(&series->nccl, 0, sizeof(series->nccl));
+	interval->series_other++;
+}
+
+static int add_new(struct export_interval *interval, const struct process *process,
+		   struct export_interval_series *series)
+{
+	int rc = add_series(interval, process, series);
+
+	if (!rc)
+		rc = array_reserve(&interval->series, sizeof(*interval->series),
+				   &interval->series_capacity, interval->series_count, 1,
+				   UINT32_MAX);
+	if (!rc)
+		rc = hash_table_add(&interval->series_index, hash_of_series(series),
+				    interval->series_count);
+	if (rc)
+		return rc;
+	interval->series[interval->series_count++] = *series;
+	interval->communicators += series->nccl.identity != 0;
+	return 0;
+}
+
 // The labels of a series are built once per interval, however many samples it has.
 static int find_series(struct export_interval *interval, const struct process *process,
 		       const struct count_key *key, uint32_t kind, enum wait_class wait,
@@ -139,27 +204,20 @@ static int find_series(struct export_interval *interval, const struct process *p
 		series.grid = key->kernel_leaf;
 	if (sample_kind_find(kind)->is_of_communicator)
 		nccl_call_of_count(key, interval->communicators < NCCL_SERIES_MAX, &series.nccl);
-	memcpy(series.thread_name, key->thread_name, sizeof(series.thread_name));
-	uint64_t hash = hash64_of(&series, offsetof(struct export_interval_series, number));
-	uint32_t at =
-		hash_table_find(&interval->series_index, hash, series_equals, interval, &series);
+	name_thread(interval, process, key->thread_name, &series);
+	uint32_t at = find_added(interval, &series);
 
-	if (at != HASH_TABLE_NONE) {
-		*ret_series = interval->series[at].number;
-		return 0;
+	if (at == HASH_TABLE_NONE && interval->sources.quota) {
+		apply_quota(interval, &series);
+		at = find_added(interval, &series);
 	}
-	int rc = add_series(interval, process, &series);
-	if (!rc)
-		rc = array_reserve(&interval->series, sizeof(*interval->series),
-				   &interval->series_capacity, interval->series_count, 1,
-				   UINT32_MAX);
-	if (!rc)
-		rc = hash_table_add(&interval->series_index, hash, interval->series_count);
-	if (rc)
-		return rc;
-	interval->series[interval->series_count++] = series;
-	interval->communicators += series.nccl.identity != 0;
-	*ret_series = series.number;
+	if (at == HASH_TABLE_NONE) {
+		int rc = add_new(interval, process, &series);
+		if (rc)
+			return rc;
+		at = interval->series_count - 1;
+	}
+	*ret_series = interval->series[at].number;
 	return 0;
 }
 

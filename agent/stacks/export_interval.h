@@ -7,6 +7,7 @@
 
 #include "agent/stacks/frame_resolver.h"
 #include "agent/stacks/nccl_labels.h"
+#include "agent/stacks/series_quota.h"
 #include "agent/stacks/stack_parts.h"
 #include "agent/stacks/wait_class_cache.h"
 #include "base/hash_table.h"
@@ -18,12 +19,14 @@ struct export_interval_sources {
 	struct frame_resolver frames;
 	struct stack_table *stacks;
 	struct wait_class_cache *wait_classes; // NULL: stacks are classified in each interval
+	struct series_quota *quota;            // NULL: a process may have any number of series
+	bool folds_thread_names;               // thread_label_of()
 };
 
 /** The threads of one name of a process, what was measured of them, and the series of both. */
 struct export_interval_series {
 	struct process_key process;
-	char thread_name[THREAD_NAME_BYTES];
+	char thread[24];       // the label, with a NUL; no padding, as it is hashed
 	uint32_t kind;         // enum sample_kind
 	uint32_t wait;         // enum wait_class, for kinds that have it
 	uint64_t grid;         // power of two of the number of blocks, for kinds that have it
@@ -51,7 +54,9 @@ struct export_interval {
 	struct joined_stack joined;           // the stack being added
 	uint32_t positions[STACK_FRAMES_MAX]; // its locations' positions in the profile
 	uint32_t position_count;
-	uint64_t stacks_lost; // counts whose stack trace never came
+	uint64_t stacks_lost;   // counts whose stack trace never came
+	uint64_t threads_other; // counts of threads whose name was past the quota
+	uint64_t series_other;  // counts whose series was past the quota
 };
 
 /** An empty profile from @from_ns on. Returns 0 or -ENOMEM. */

@@ -13,7 +13,7 @@ static const struct label_spec labels[] = {
 	{ LABEL_CONTAINER_ID, "the container's id" },
 	{ LABEL_POD, "the Kubernetes pod's name" },
 	{ LABEL_POD_UID, "the Kubernetes pod's uid" },
-	{ LABEL_NAMESPACE, "the Kubernetes or service namespace" },
+	{ LABEL_NAMESPACE, "the Kubernetes namespace" },
 	{ LABEL_UNIT, "the systemd unit" },
 	{ LABEL_WAIT, "what a blocked thread waits for" },
 	{ LABEL_STATE, "what a thread does: running, in the run queue, blocked" },

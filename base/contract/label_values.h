@@ -25,6 +25,7 @@
 #define PROGRAM_AGENT_OTHER         "agent_other"
 #define PROGRAM_GPU_PROBES          "gpu_probes"
 
+#define VALUE_OTHER   "other"   // of thread: past the quota of a process
 #define VALUE_UNKNOWN "unknown" // of direction, memory, grid, communicator, rank, ranks
 
 struct label_value_spec {

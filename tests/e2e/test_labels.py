@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels from a process's environment and from its agent, and grouping by them."""
+import os
+import subprocess
+import sys
+
 import pytest
 
 from fleet import unique, wait_until, workload
@@ -17,6 +21,51 @@ def test_resource_attributes_become_labels(fleet):
     values = {value for name in names
               for value in fleet.api.get(f"labels/{name}/values", query=service)["values"]}
     assert "1.2.3" in values, f"service.version is nowhere in {names}"
+
+
+def test_reserved_and_secret_attributes_become_no_labels(collector, start_agent):
+    start_agent(collector, "--frequency", "499", "--resource-attributes", "team.name,node,tenant")
+    service = unique("claims")
+    run = workload("burn_c", "--seconds", "3", env={
+        "OTEL_RESOURCE_ATTRIBUTES":
+            f"service.name={service},service.zone=z1,team.name=core,node=forged,tenant=forged,namespace=forged,"
+            "pod=forged,p%6Fd=forged,k8s.pod.name=forged,db.password=hunter2"})
+    collector.api.wait_for_total(service, run.truth()["process_cpu_ns"])
+    names = collector.api.get("labels", query=service)["names"]
+    labels = {name: collector.api.get(f"labels/{name}/values", query=service)["values"] for name in names}
+    assert labels["service_zone"] == ["z1"] and labels["team_name"] == ["core"]
+    values = {value for some in labels.values() for value in some}
+    assert not values & {"forged", "hunter2"}, labels
+    wait_until("the refusals' counter", 20, lambda: collector.api.total(
+        '{service="cairn-agent",counter="attributes_refused"}', type="cairn:events:count:event:count") >= 7)
+
+
+THREADS = """
+import ctypes, sys, threading, time
+name_thread = ctypes.CDLL(None).prctl
+end = time.monotonic() + float(sys.argv[1])
+def burn(number):
+    name_thread(15, f"{chr(97 + number % 26)}{number}x".encode(), 0, 0, 0)
+    while time.monotonic() < end:
+        sum(range(1000))
+threads = [threading.Thread(target=burn, args=[number]) for number in range(100)]
+for thread in threads:
+    thread.start()
+"""
+
+
+def test_thread_names_do_not_multiply_series(collector, start_agent):
+    start_agent(collector, "--frequency", "499")
+    service = unique("names")
+    before = os.times()
+    subprocess.run([sys.executable, "-c", THREADS, "8"], check=True, env={**os.environ, "OTEL_SERVICE_NAME": service})
+    after = os.times()
+    cpu_ns = (after.children_user + after.children_system - before.children_user - before.children_system) * 1e9
+    assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=0.05)
+    names = collector.api.get("labels/thread/values", query=service)["values"]
+    assert "other" in names and len(names) <= 32 + 1, names
+    wait_until("the counter", 20, lambda: collector.api.total(
+        '{service="cairn-agent",counter="threads_other"}', type="cairn:events:count:event:count") > 0)
 
 
 def test_service_name_wins_over_resource_attributes(fleet):

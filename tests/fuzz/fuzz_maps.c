@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as /proc/PID/maps, stat, cgroup and environ: mappings are sorted without overlaps, names
-// end with a NUL.
+// Any bytes as /proc/PID/maps, and stat: mappings are sorted without overlaps, names end with a NUL.
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/process/cgroup.h"
 #include "agent/process/mapping.h"
 #include "agent/process/proc.h"
-#include "agent/process/process_labels.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -35,14 +32,6 @@ static void check_mappings(struct mapping_list *list)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-	struct process_traits traits = {
-		.name = "fuzz",
-		.environ_ = (const char *)bytes,
-		.environ_size = size,
-		.cgroup = (const char *)bytes,
-		.cgroup_size = size,
-	};
-	struct labels labels = { 0 };
 	struct mapping_list *list;
 	struct proc_stat stat;
 	int fd = memfd_create("input", MFD_CLOEXEC);
@@ -53,9 +42,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	mapping_list_release(list);
 	close(fd);
 
-	check(process_labels_detect(&traits, NULL, &labels) == 0);
-	check(labels.count < LABELS_MAX);
-	labels_deinit(&labels);
 	if (proc_stat_parse((const char *)bytes, size, &stat) == 0)
 		check(strlen(stat.name) < sizeof(stat.name));
 	return 0;

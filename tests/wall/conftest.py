@@ -58,7 +58,7 @@ def fleet(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wall")
     build_programs()
     with Collector(folder / "data", folder / "collector.log") as collector:
-        agent = Agent(collector.grpc, folder / "agent")
+        agent = Agent(collector.grpc, folder / "agent", ["--thread-names", "exact"])
         try:
             collector.wait_for_agent()
             yield Fleet(collector, agent, folder)

@@ -145,6 +145,42 @@ TEST(profiles_are_a_list_of_words)
 	}
 }
 
+TEST(resource_attributes_are_patterns)
+{
+	struct options options;
+	struct error err = { 0 };
+
+	EXPECT_EQ(0,
+		  parse((const char *[]){ "--resource-attributes=team.name,k8s.*", NULL }, &options,
+			&err),
+		  err.text);
+	EXPECT_STR("team.name,k8s.*", options.attribute_patterns, "patterns");
+	options_deinit(&options);
+	EXPECT_EQ(-EINVAL,
+		  parse((const char *[]){ "--resource-attributes=a b", NULL }, &options, &err),
+		  "a blank");
+	if (!strstr(err.text, "--resource-attributes") || !strstr(err.text, "team.*"))
+		fail_msg("no help: %s", err.text);
+	options_deinit(&options);
+}
+
+TEST(thread_names_are_folded_or_exact)
+{
+	struct options options;
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, parse((const char *[]){ NULL }, &options, &err), err.text);
+	EXPECT_EQ(false, options.exact_thread_names, "the default");
+	options_deinit(&options);
+	EXPECT_EQ(0, parse((const char *[]){ "--thread-names=exact", NULL }, &options, &err),
+		  err.text);
+	EXPECT_EQ(true, options.exact_thread_names, "exact");
+	options_deinit(&options);
+	EXPECT_EQ(-EINVAL, parse((const char *[]){ "--thread-names=all", NULL }, &options, &err),
+		  "all");
+	options_deinit(&options);
+}
+
 TEST(flags_change_settings)
 {
 	struct options options;
@@ -207,5 +243,7 @@ TEST(names_the_wrong_setting)
 RUN_TESTS(cmocka_unit_test(defaults_are_as_documented),
 	  cmocka_unit_test(budget_is_percent_of_one_core),
 	  cmocka_unit_test(wakers_need_services_and_the_wall_profile),
-	  cmocka_unit_test(profiles_are_a_list_of_words), cmocka_unit_test(flags_change_settings),
-	  cmocka_unit_test(names_the_wrong_setting))
+	  cmocka_unit_test(profiles_are_a_list_of_words),
+	  cmocka_unit_test(resource_attributes_are_patterns),
+	  cmocka_unit_test(thread_names_are_folded_or_exact),
+	  cmocka_unit_test(flags_change_settings), cmocka_unit_test(names_the_wrong_setting))

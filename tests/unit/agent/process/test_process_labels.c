@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/process_labels.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
+#include "agent/process/resource_attributes.h"
 #include "tests/test.h"
+
+static uint64_t refused;
 
 #define ENVIRON(text) .environ_ = (text), .environ_size = sizeof(text)
 
@@ -43,14 +47,18 @@ static const struct {
 	{ "process name", { .name = "kworker/0:1" }, "process", "kworker/0:1" },
 	{ "node", { .node = "n1" }, "node", "n1" },
 	{ "mapped attribute",
-	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=a=b, k8s.pod.name = p1 ") },
+	  { .attribute_patterns = "*",
+	    ENVIRON("OTEL_RESOURCE_ATTRIBUTES=a=b, k8s.pod.name = p1 ") },
 	  "pod",
 	  "p1" },
 	{ "other attribute",
-	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=team.name=core") },
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=team.name=core") },
 	  "team_name",
 	  "core" },
-	{ "digit first", { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=1a=core") }, "_1a", "core" },
+	{ "digit first",
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=1a=core") },
+	  "_1a",
+	  "core" },
 	{ "percent",
 	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.version=1%2C2%") },
 	  "version",
@@ -93,40 +101,86 @@ static const struct {
 	  "service",
 	  "nginx" },
 	{ "better attribute first",
-	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=k8s.namespace.name=k,service.namespace=s") },
-	  "namespace",
+	  { .attribute_patterns = "*",
+	    ENVIRON("OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=k,deployment.environment="
+		    "s") },
+	  "environment",
 	  "k" },
 	{ "better attribute last",
-	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.namespace=s,k8s.namespace.name=k") },
-	  "namespace",
+	  { .attribute_patterns = "*",
+	    ENVIRON("OTEL_RESOURCE_ATTRIBUTES=deployment.environment=s,deployment.environment.name="
+		    "k") },
+	  "environment",
 	  "k" },
 	{ "plain name does not replace a known one",
-	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=p,pod=q") },
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=p,pod=q") },
 	  "pod",
 	  "p" },
 	{ "node is the agent's to say",
-	  { .node = "n1", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=node=x,host.name=y") },
+	  { .attribute_patterns = "*",
+	    .node = "n1",
+	    ENVIRON("OTEL_RESOURCE_ATTRIBUTES=node=x,host.name=y") },
 	  "node",
 	  "n1" },
 	{ "thread is the sample's to say",
-	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=thread=x") },
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=thread=x") },
 	  "thread",
 	  NULL },
 	{ "SDK's own attributes",
 	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=telemetry.sdk.name=x") },
 	  "telemetry_sdk_name",
 	  NULL },
+	{ "a namespace is ours",
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=namespace=x") },
+	  "namespace",
+	  NULL },
+	{ "a tenant is the collector's",
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=tenant=x") },
+	  "tenant",
+	  NULL },
+	{ "a pod in disguise",
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=p%6Fd=x,pod.uid=x") },
+	  "pod_uid",
+	  NULL },
+	{ "a service's namespace is its own",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.namespace=s") },
+	  "namespace",
+	  NULL },
+	{ "allowed on every machine",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.namespace=s") },
+	  "service_namespace",
+	  "s" },
+	{ "not allowed",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=db.password=x") },
+	  "db_password",
+	  NULL },
+	{ "not allowed although known",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=x") },
+	  "pod",
+	  NULL },
+	{ "allowed by name",
+	  { .attribute_patterns = "a,team.name", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=team.name=x") },
+	  "team_name",
+	  "x" },
+	{ "a longer name than allowed",
+	  { .attribute_patterns = "team", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=team.name=x") },
+	  "team_name",
+	  NULL },
+	{ "allowed by its begin",
+	  { .attribute_patterns = "a,k8s.*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=x") },
+	  "pod",
+	  "x" },
 	{ "not UTF-8",
 	  { .name = "a", ENVIRON("OTEL_SERVICE_NAME=a\xff\xc3\xa9\n") },
 	  "service",
 	  "a?\xc3\xa9?" },
 	{ "percent to not UTF-8",
-	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=a=%ff%00%C3%A9") },
+	  { .attribute_patterns = "*", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=a=%ff%00%C3%A9") },
 	  "a",
 	  "?%00\xc3\xa9" },
 	{ "first of two", { ENVIRON("OTEL_SERVICE_NAME=x\0OTEL_SERVICE_NAME=y") }, "service", "x" },
 	{ "extra wins",
-	  { .name = "a", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=extra=no") },
+	  { .attribute_patterns = "*", .name = "a", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=extra=no") },
 	  "extra",
 	  "yes" },
 };
@@ -139,7 +193,8 @@ TEST(labels_come_from_the_first_source)
 	for EACH (row, cases) {
 		struct labels labels;
 
-		EXPECT_EQ(0, process_labels_detect(&row->traits, &extra, &labels), row->what);
+		EXPECT_EQ(0, process_labels_detect(&row->traits, &extra, &labels, &refused),
+			  row->what);
 		const char *value = labels_get(&labels, row->label);
 		if (row->value)
 			EXPECT_STR(row->value, value, row->what);
@@ -157,7 +212,7 @@ TEST(ignores_a_variable_cut_at_the_limit)
 					 .environ_size = 20 };
 	struct labels labels;
 
-	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
 	assert_string_equal("a", labels_get(&labels, "service"));
 	labels_deinit(&labels);
 }
@@ -172,14 +227,15 @@ TEST(a_named_container_keeps_its_id)
 					 .cgroup_size = sizeof(cgroup) - 1 };
 	struct labels labels;
 
-	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
 	assert_string_equal(ID, labels_get(&labels, "container"));
 	assert_string_equal("12345678-1234-1234-1234-123456789abc", labels_get(&labels, "pod_uid"));
 	labels_deinit(&labels);
 
+	traits.attribute_patterns = "k8s.*";
 	traits.environ_ = "OTEL_RESOURCE_ATTRIBUTES=k8s.container.name=web";
 	traits.environ_size = strlen(traits.environ_) + 1;
-	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
 	assert_string_equal("web", labels_get(&labels, "container"));
 	assert_string_equal(ID, labels_get(&labels, "container_id"));
 	labels_deinit(&labels);
@@ -188,23 +244,56 @@ TEST(a_named_container_keeps_its_id)
 TEST(many_attributes_leave_room_for_detected_labels)
 {
 	static char environment[64 << 10] = "OTEL_RESOURCE_ATTRIBUTES=";
-	struct process_traits traits = { .name = "a", .node = "n", .environ_ = environment };
+	struct process_traits traits = {
+		.name = "a", .node = "n", .environ_ = environment, .attribute_patterns = "a*"
+	};
 	struct labels extra = { 0 }, labels;
 	size_t size = strlen(environment);
+	uint64_t before = refused;
 
 	for (int i = 0; i < 1000; i++)
 		size += (size_t)snprintf(environment + size, sizeof(environment) - size, "a%d=%d,",
 					 i, i);
 	traits.environ_size = size + 1;
 	assert_int_equal(0, labels_set(&extra, "team", "core"));
-	assert_int_equal(0, process_labels_detect(&traits, &extra, &labels));
+	assert_int_equal(0, process_labels_detect(&traits, &extra, &labels, &refused));
 	assert_string_equal("core", labels_get(&labels, "team"));
 	assert_string_equal("n", labels_get(&labels, "node"));
 	assert_string_equal("a", labels_get(&labels, "process"));
 	assert_string_equal("7", labels_get(&labels, "a7"));
 	assert_true(labels.count < LABELS_MAX);
+	assert_int_equal(RESOURCE_ATTRIBUTES_READ_MAX - RESOURCE_ATTRIBUTES_MAX + 1,
+			 refused - before);
 	labels_deinit(&labels);
 	labels_deinit(&extra);
+}
+
+TEST(counts_refused_attributes)
+{
+	struct process_traits traits = {
+		ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.name=a,key=secret,pod=x,,=,service.x=1"),
+		.attribute_patterns = "pod",
+	};
+	struct labels labels;
+	uint64_t count = 0;
+
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &count));
+	assert_int_equal(2, count); // key, pod; those without sense say nothing
+	labels_deinit(&labels);
+}
+
+TEST(refuses_patterns_that_match_nothing)
+{
+	static const char *const good[] = { NULL, "*", "a", "team.name,k8s.*", "x/y-z_0" };
+	static const char *const bad[] = {
+		"", "a,", ",a", "a,,b", "*.name", "a b", "a*,b=c", "a**"
+	};
+	struct error err;
+
+	for EACH (row, good)
+		EXPECT_EQ(0, resource_attributes_check_patterns(*row, &err), *row ? *row : "none");
+	for EACH (row, bad)
+		EXPECT_EQ(-EINVAL, resource_attributes_check_patterns(*row, &err), *row);
 }
 
 TEST(survives_random_environments)
@@ -218,10 +307,12 @@ TEST(survives_random_environments)
 		size_t end = size + (size_t)rand() % (sizeof(environment) - size);
 		for (; size < end; size++)
 			environment[size] = "=,%%0Aa. \0\xc3\xa9\xffsr"[rand() % 15];
-		struct process_traits traits = { .environ_ = environment, .environ_size = size };
+		struct process_traits traits = { .environ_ = environment,
+						 .environ_size = size,
+						 .attribute_patterns = "*" };
 		struct labels labels;
 
-		assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+		assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
 		labels_deinit(&labels);
 	}
 }
@@ -230,4 +321,6 @@ RUN_TESTS(cmocka_unit_test(labels_come_from_the_first_source),
 	  cmocka_unit_test(ignores_a_variable_cut_at_the_limit),
 	  cmocka_unit_test(a_named_container_keeps_its_id),
 	  cmocka_unit_test(many_attributes_leave_room_for_detected_labels),
+	  cmocka_unit_test(counts_refused_attributes),
+	  cmocka_unit_test(refuses_patterns_that_match_nothing),
 	  cmocka_unit_test(survives_random_environments))

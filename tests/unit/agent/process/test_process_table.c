@@ -281,6 +281,7 @@ TEST(an_exited_program_keeps_labels_over_exec)
 	pid_t child = start_shell(environment);
 	struct process_key before = key_of(child, 1), after = key_of(child, 2);
 
+	process_table_allow_attributes(tables.processes, "k8s.pod.name");
 	process_table_get(tables.processes, &before, "x");
 	apply(&tables, PROCESS_EXEC, after, 0, "ls");
 	end(child);

@@ -261,6 +261,114 @@ TEST(series_differ_by_process_and_thread_name)
 	profile_free(profile);
 }
 
+/* The sum of all samples, and of those of the thread @name. */
+static int64_t sum_of_thread(const struct profile *profile, const char *name, int64_t *ret_all)
+{
+	int64_t sum = 0;
+
+	*ret_all = 0;
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct series *series = &profile->series[profile->samples[i].series];
+
+		*ret_all += profile->samples[i].value;
+		if (strcmp(labels_get(&series->labels, LABEL_THREAD), name) == 0)
+			sum += profile->samples[i].value;
+	}
+	return sum;
+}
+
+static void set_thread(struct count_key *key, const char *format, int number)
+{
+	memset(key->thread_name, 0, sizeof(key->thread_name));
+	snprintf(key->thread_name, sizeof(key->thread_name), format, number);
+}
+
+TEST(numbered_threads_are_one_series)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+	int64_t all;
+
+	fixture->interval.sources.quota = series_quota_new();
+	fixture->interval.sources.folds_thread_names = true;
+	set_user_stack(fixture, &key);
+	for (int i = 0; i < 100; i++) {
+		set_thread(&key, "worker-%d", i);
+		add(fixture, &key, 1000);
+	}
+	series_quota_free(fixture->interval.sources.quota);
+
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	EXPECT_EQ(1, profile->series_count, "series");
+	EXPECT_EQ(100000, sum_of_thread(profile, "worker-N", &all), "the sum");
+	profile_free(profile);
+}
+
+TEST(too_many_thread_names_become_other)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+	struct series_quota *quota = series_quota_new();
+	int64_t all;
+
+	fixture->interval.sources.quota = quota;
+	set_user_stack(fixture, &key);
+	for (int i = 0; i < 100; i++) {
+		set_thread(&key, "w%dw", i);
+		add(fixture, &key, 1000);
+	}
+	EXPECT_EQ(100 - PROCESS_THREAD_NAMES_MAX, fixture->interval.threads_other, "counted");
+
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	EXPECT_EQ(PROCESS_THREAD_NAMES_MAX + 1, profile->series_count, "series");
+	EXPECT_EQ(1000 * (100 - PROCESS_THREAD_NAMES_MAX), sum_of_thread(profile, "other", &all),
+		  "the rest");
+	EXPECT_EQ(100000, all, "nothing is lost");
+	profile_free(profile);
+
+	// The next interval has the same names, not others.
+	export_interval_deinit(&fixture->interval);
+	fixture->sources.quota = quota;
+	assert_int_equal(0,
+			 export_interval_init(&fixture->interval, &fixture->sources, SLOT_NS, 1));
+	set_thread(&key, "w%dw", 99);
+	add(fixture, &key, 1000);
+	profile = export_interval_finish(&fixture->interval, 2);
+	EXPECT_EQ(1000, sum_of_thread(profile, "other", &all), "still the rest");
+	profile_free(profile);
+	series_quota_free(quota);
+}
+
+TEST(too_many_series_become_other)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+	int64_t all;
+
+	fixture->interval.sources.quota = series_quota_new();
+	fixture->interval.sources.folds_thread_names = true;
+	key.kind = SAMPLE_KIND_GPU_LAUNCH;
+	set_user_stack(fixture, &key);
+	for (int i = 0; i < 30 * 40; i++) { // by thread and size of the grid
+		set_thread(&key, "w%dw", i % 30);
+		key.kernel_leaf = 1 + (uint64_t)i / 30;
+		add(fixture, &key, 1000);
+	}
+	if (!fixture->interval.series_other)
+		fail_msg("nothing was counted");
+	series_quota_free(fixture->interval.sources.quota);
+
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	if (profile->series_count > PROCESS_SERIES_MAX + 8)
+		fail_msg("%u series", profile->series_count);
+	EXPECT_EQ(true, sum_of_thread(profile, "other", &all) > 0, "the rest");
+	EXPECT_EQ(30 * 40 * 1000, all, "nothing is lost");
+	profile_free(profile);
+}
+
 TEST(jit_code_without_a_name_is_anonymous)
 {
 	struct fixture *fixture = *state;
@@ -529,6 +637,9 @@ int main(void)
 		WITH_FIXTURE(a_lost_stack_trace_leaves_its_leaf),
 		WITH_FIXTURE(a_lost_kernel_part_ends_a_whole_root),
 		WITH_FIXTURE(series_differ_by_process_and_thread_name),
+		WITH_FIXTURE(numbered_threads_are_one_series),
+		WITH_FIXTURE(too_many_thread_names_become_other),
+		WITH_FIXTURE(too_many_series_become_other),
 		WITH_FIXTURE(jit_code_without_a_name_is_anonymous),
 		WITH_FIXTURE(an_exited_process_has_one_location),
 		WITH_FIXTURE(each_kind_has_its_profile_type),

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/stacks/series_quota.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "tests/test.h"
+
+static const struct process_key a_process = { .pid = 1, .start_ns = 1 };
+static const struct process_key another_process = { .pid = 2, .start_ns = 1 };
+
+#define HOUR_NS (3600 * NS_PER_SECOND)
+
+TEST(bounds_thread_names_of_a_process)
+{
+	struct series_quota *quota = series_quota_new();
+
+	for (uint64_t name = 0; name < PROCESS_THREAD_NAMES_MAX; name++)
+		assert_true(series_quota_admit_name(quota, &a_process, name));
+	assert_false(series_quota_admit_name(quota, &a_process, PROCESS_THREAD_NAMES_MAX));
+	assert_true(series_quota_admit_name(quota, &a_process, 3)); // it has it
+	assert_true(series_quota_admit_name(quota, &another_process, PROCESS_THREAD_NAMES_MAX));
+	series_quota_free(quota);
+}
+
+TEST(bounds_series_of_a_process)
+{
+	struct series_quota *quota = series_quota_new();
+
+	for (uint64_t series = 0; series < PROCESS_SERIES_MAX; series++)
+		assert_true(series_quota_admit_series(quota, &a_process, series));
+	assert_false(series_quota_admit_series(quota, &a_process, PROCESS_SERIES_MAX));
+	assert_true(series_quota_admit_series(quota, &another_process, PROCESS_SERIES_MAX));
+	series_quota_free(quota);
+}
+
+TEST(idle_names_make_room)
+{
+	struct series_quota *quota = series_quota_new();
+	uint64_t now = 100 * HOUR_NS;
+
+	series_quota_expire(quota, now);
+	for (uint64_t name = 0; name < PROCESS_THREAD_NAMES_MAX; name++)
+		series_quota_admit_name(quota, &a_process, name);
+	series_quota_expire(quota, now + HOUR_NS / 2);
+	assert_true(series_quota_admit_name(quota, &a_process, 0)); // used again
+	assert_false(series_quota_admit_name(quota, &a_process, 99));
+	series_quota_expire(quota, now + HOUR_NS + 1);
+	for (uint64_t name = 100; name < 100 + PROCESS_THREAD_NAMES_MAX - 1; name++)
+		assert_true(series_quota_admit_name(quota, &a_process, name));
+	assert_false(series_quota_admit_name(quota, &a_process, 99));
+	series_quota_free(quota);
+}
+
+TEST(idle_processes_are_forgotten)
+{
+	struct series_quota *quota = series_quota_new();
+	struct process_key key = a_process;
+	uint64_t now = 100 * HOUR_NS;
+
+	series_quota_expire(quota, now);
+	for (key.pid = 1; key.pid <= 1000; key.pid++)
+		series_quota_admit_series(quota, &key, key.pid);
+	series_quota_expire(quota, now + HOUR_NS / 2);
+	for (key.pid = 1; key.pid <= 1000; key.pid += 3)
+		series_quota_admit_series(quota, &key, key.pid);
+	series_quota_expire(quota, now + HOUR_NS + 1);
+	assert_int_equal(334, series_quota_process_count(quota));
+	for (key.pid = 1; key.pid <= 1000; key.pid += 3) // none was lost: no second one is added
+		series_quota_admit_series(quota, &key, key.pid);
+	assert_int_equal(334, series_quota_process_count(quota));
+	series_quota_free(quota);
+}
+
+TEST(memory_is_bounded)
+{
+	struct series_quota *quota = series_quota_new();
+	struct process_key key = a_process;
+	uint32_t admitted = 0;
+
+	for (key.pid = 1; key.pid <= 1000000; key.pid++)
+		admitted += series_quota_admit_series(quota, &key, 1);
+	assert_in_range(admitted, 50000, 500000);
+	series_quota_free(quota);
+}
+
+RUN_TESTS(cmocka_unit_test(bounds_thread_names_of_a_process),
+	  cmocka_unit_test(bounds_series_of_a_process), cmocka_unit_test(idle_names_make_room),
+	  cmocka_unit_test(idle_processes_are_forgotten), cmocka_unit_test(memory_is_bounded))
