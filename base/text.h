@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 static inline bool text_begins_with(const char *text, const char *prefix)
@@ -32,4 +33,16 @@ static inline int text_hex_digit(char c)
 		return c - '0';
 	c |= 'a' - 'A';
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/** Two digits a byte, and a NUL. */
+static inline void text_encode_hex(const uint8_t *bytes, size_t size, char *ret_text)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < size; i++) {
+		*ret_text++ = digits[bytes[i] >> 4];
+		*ret_text++ = digits[bytes[i] & 15];
+	}
+	*ret_text = '\0';
 }

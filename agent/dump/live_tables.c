@@ -142,24 +142,25 @@ static void keep_extent(struct live_file *file, const struct elf *elf)
 }
 
 static int find_or_build(const struct live_tables *tables, struct live_file *file,
-			 const struct elf *elf, const struct unwind_mark *marks,
-			 uint32_t mark_count)
+			 const struct elf *elf, const struct file_version *version,
+			 const struct unwind_mark *marks, uint32_t mark_count)
 {
 	uint64_t marks_hash = unwind_marks_hash(marks, mark_count);
-	const char *id = file->executable->id;
+	const char *key = file->executable->key;
 
 	if (tables->cache &&
-	    unwind_table_cache_find(tables->cache, id, marks_hash, &file->table) == 0)
+	    unwind_table_cache_find(tables->cache, key, marks_hash, &file->table) == 0)
 		return 0;
 	int rc = unwind_table_build(elf, marks, mark_count, UNWIND_TABLE_ROWS_MAX, &file->table,
 				    NULL);
-	if (!rc && tables->cache && file->table->row_count >= CACHED_ROWS_MIN)
-		unwind_table_cache_add(tables->cache, id, marks_hash, file->table);
+	if (!rc && tables->cache && file_version_is_of(version, elf->fd) &&
+	    file->table->row_count >= CACHED_ROWS_MIN)
+		unwind_table_cache_add(tables->cache, key, marks_hash, file->table);
 	return rc;
 }
 
 static int build_from(const struct live_tables *tables, struct live_file *file,
-		      const struct elf *elf)
+		      const struct elf *elf, const struct file_version *version)
 {
 	_cleanup_free_ struct unwind_mark *marks = calloc(UNWIND_MARKS_MAX, sizeof(*marks));
 	uint32_t mark_count = 0;
@@ -168,7 +169,7 @@ static int build_from(const struct live_tables *tables, struct live_file *file,
 		return -ENOMEM;
 	if (python_eval_loop_marks(elf, marks, &mark_count))
 		mark_count = 0; // Python frames are missing then, native ones are not
-	int rc = find_or_build(tables, file, elf, marks, mark_count);
+	int rc = find_or_build(tables, file, elf, version, marks, mark_count);
 	if (!rc && !file->table->block_count)
 		rc = -ENOENT;
 	if (rc)
@@ -179,7 +180,8 @@ static int build_from(const struct live_tables *tables, struct live_file *file,
 
 static int build(const struct live_tables *tables, struct live_file *file)
 {
-	_cleanup_close_ int fd = executable_open_file(file->executable);
+	struct file_version version;
+	_cleanup_close_ int fd = executable_open_file(file->executable, &version);
 	struct stat status;
 	struct elf elf;
 
@@ -188,7 +190,7 @@ static int build(const struct live_tables *tables, struct live_file *file)
 	if (fstat(fd, &status))
 		return -errno;
 	int rc = elf_read_headers(fd, &status, &elf, NULL);
-	return rc ? rc : build_from(tables, file, &elf);
+	return rc ? rc : build_from(tables, file, &elf, &version);
 }
 
 static struct live_range *find_range(const struct live_tables *tables, uint64_t address)

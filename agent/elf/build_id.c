@@ -9,23 +9,13 @@
 
 #include "base/cleanup.h"
 #include "base/id128.h"
+#include "base/text.h"
 
 enum {
 	NOTE_BLOCKS_MAX = 16, // segments or sections of notes; linkers write two or three
 	FILE_HASH_END_BYTES =
 		16 << 10, // covers ELF and program headers; section headers and string tables
 };
-
-static void encode_hex(const uint8_t *bytes, size_t size, char *ret_text)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < size; i++) {
-		*ret_text++ = digits[bytes[i] >> 4];
-		*ret_text++ = digits[bytes[i] & 15];
-	}
-	*ret_text = '\0';
-}
 
 int build_id_from_notes(const void *notes, size_t size, size_t alignment,
 			char ret_text[BUILD_ID_TEXT_BYTES])
@@ -49,7 +39,7 @@ int build_id_from_notes(const void *notes, size_t size, size_t alignment,
 			if (note.n_descsz < BUILD_ID_BYTES_MIN ||
 			    note.n_descsz > BUILD_ID_BYTES_MAX)
 				return -EBADMSG;
-			encode_hex(at + desc, note.n_descsz, ret_text);
+			text_encode_hex(at + desc, note.n_descsz, ret_text);
 			return 0;
 		}
 

@@ -25,7 +25,9 @@ int foreign_file_stat(int folder, const char *path, int flags, struct stat *ret_
 		.st_ino = known.stx_ino,
 		.st_mode = known.stx_mode,
 		.st_size = (off_t)known.stx_size,
+		.st_uid = known.stx_uid,
 		.st_mtim = { .tv_sec = known.stx_mtime.tv_sec, .tv_nsec = known.stx_mtime.tv_nsec },
+		.st_ctim = { .tv_sec = known.stx_ctime.tv_sec, .tv_nsec = known.stx_ctime.tv_nsec },
 	};
 	return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/** What the kernel has of a file (device, inode, mode, size, ctime), without asking a server. Returns 0 or -errno. */
+/** What the kernel has of a file (device, inode, mode, owner, size, mtime, ctime), without asking a server. Returns 0 or -errno. */
 int foreign_file_stat(int folder, const char *path, int flags, struct stat *ret_status);
 
 /**

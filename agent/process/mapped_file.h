@@ -8,7 +8,7 @@
 #include "agent/process/mapping.h"
 
 /**
- * The file's device, inode, mode, size and mtime, from /proc/PID/map_files: cheaper than opening it, and without
+ * The file's device, inode, mode, size, mtime and ctime, from /proc/PID/map_files: cheaper than opening it, and without
  * asking a server. @folder is the process's in /proc. Returns 0 or -errno.
  */
 int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret_status);

@@ -63,12 +63,13 @@ static bool is_file_of(const struct mapping_list *list, const struct mapping *ma
 	return !build_id[0] || !executable->has_build_id || strcmp(build_id, executable->id) == 0;
 }
 
-static int use_file(struct mapping_list *list, struct mapping *mapping, int fd,
+/* @folder is of the process in whose root the file lies. */
+static int use_file(struct mapping_list *list, struct mapping *mapping, int fd, int folder,
 		    struct process_context *context)
 {
 	struct executable *executable;
-	int rc = executable_table_open(context->executables, fd, mapping_path(list, mapping),
-				       &executable, NULL);
+	int rc = executable_table_open_of(context->executables, fd, folder,
+					  mapping_path(list, mapping), &executable, NULL);
 
 	if (rc)
 		return rc;
@@ -80,19 +81,16 @@ static int use_file(struct mapping_list *list, struct mapping *mapping, int fd,
 	return 0;
 }
 
-/* Most files are known from other processes, by build id or by stat(). */
+/* Most files are known from other processes, by stat(); a build id is the file's own word. */
 static struct executable *find_known(const struct mapping_list *list, const struct mapping *mapping,
 				     int folder, const struct process_context *context)
 {
-	const char *build_id = mapping_build_id(list, mapping);
 	struct stat status;
 
 	if (is_vdso(list, mapping))
 		return context->vdso;
 	if (mapping->executable)
 		return mapping->executable;
-	if (build_id[0])
-		return executable_table_find_id(context->executables, build_id);
 	if (folder >= 0 && mapped_file_stat(folder, mapping, &status) == 0)
 		return executable_table_find_file(context->executables, &status);
 	return NULL;
@@ -115,11 +113,10 @@ static void open_living(struct mapping_list *list, struct mapping *mapping, cons
 	if (use_known(list, mapping, proc->files, context))
 		return;
 	_cleanup_close_ int fd = mapped_file_open(proc->files, list, mapping);
-	int rc = fd < 0 ? fd : use_file(list, mapping, fd, context);
-	if (rc && !mapping->executable)
+	int rc = fd < 0 ? fd : use_file(list, mapping, fd, proc->files, context);
+	// Later: there was no time to hash it, or it is being written.
+	if (rc && rc != -EAGAIN && rc != -ESTALE && !mapping->executable)
 		mapping->file = MAPPING_FILE_REFUSED;
-	if (!rc)
-		executable_note_folder(mapping->executable, proc->files);
 }
 
 static void open_all_living(struct mapping_list *list, const struct proc *proc,
@@ -140,6 +137,21 @@ static bool wants_file(const struct mapping *mapping)
 	       (mapping->executable && executable_wants_file(mapping->executable));
 }
 
+/* For a process that is gone. A file that only root writes is what others map under its build id, too. */
+static bool use_system_file(struct mapping_list *list, struct mapping *mapping,
+			    struct process_context *context)
+{
+	const char *build_id = mapping_build_id(list, mapping);
+	struct executable *executable =
+		build_id[0] && !mapping->executable
+			? executable_table_find_system_file(context->executables, build_id)
+			: NULL;
+
+	if (executable)
+		use_executable(list, mapping, executable, context);
+	return executable && !executable_wants_file(executable);
+}
+
 int process_entry_open_file(struct process_entry *entry, struct mapping *mapping,
 			    struct process_context *context)
 {
@@ -152,6 +164,8 @@ int process_entry_open_file(struct process_entry *entry, struct mapping *mapping
 		return 0;
 	entry->reopen_ns = now + REOPEN_NS;
 	int rc = process_entry_open_proc(entry, &proc);
+	if (rc == -ESRCH && use_system_file(entry->mappings, mapping, context))
+		return 0;
 	if (rc)
 		return rc == -ESRCH ? rc : 0;
 	open_living(entry->mappings, mapping, &proc, context);
@@ -186,7 +200,7 @@ static int open_in_root(struct mapping_list *list, struct mapping *mapping, int 
 	_cleanup_close_ int fd = is_vdso(list, mapping)
 					 ? mapped_file_open(folder, list, mapping)
 					 : foreign_file_open(folder, path, mapping->inode);
-	return fd < 0 ? fd : use_file(list, mapping, fd, context);
+	return fd < 0 ? fd : use_file(list, mapping, fd, folder, context);
 }
 
 int process_entry_open_file_of(struct process_entry *entry, struct mapping *mapping,

@@ -50,10 +50,12 @@ bool analyzed_file_lacks_fd(const struct analyzed_file *file,
 	return file->fd < 0 && descriptors->open < ANALYZED_OPEN_MAX;
 }
 
-void analyzed_file_keep_fd(struct analyzed_file *file, int fd, struct analyzed_fds *descriptors)
+void analyzed_file_keep_fd(struct analyzed_file *file, int fd, const struct file_version *version,
+			   struct analyzed_fds *descriptors)
 {
 	descriptors->open += fd >= 0;
 	file->fd = fd;
+	file->version = *version;
 }
 
 int analyzed_file_take_fd(struct analyzed_file *file, struct analyzed_fds *descriptors)

@@ -6,12 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/elf/file_version.h"
 #include "agent/unwind/analyzed_functions.h"
 
 struct analyzed_file {
 	struct analyzed_functions all;
 	uint32_t built; // given to the last job
 	int fd;         // of the file, while there is something to build; else -1
+	struct file_version version;
 	char name[64];
 	uint64_t due_ns; // when to build again
 	uint64_t wait_ns;
@@ -35,7 +37,8 @@ bool analyzed_file_has_more(const struct analyzed_file *file);
 bool analyzed_file_lacks_fd(const struct analyzed_file *file,
 			    const struct analyzed_fds *descriptors);
 /** Takes over @fd; negative: not open. */
-void analyzed_file_keep_fd(struct analyzed_file *file, int fd, struct analyzed_fds *descriptors);
+void analyzed_file_keep_fd(struct analyzed_file *file, int fd, const struct file_version *version,
+			   struct analyzed_fds *descriptors);
 /** The caller owns the descriptor from now on. */
 int analyzed_file_take_fd(struct analyzed_file *file, struct analyzed_fds *descriptors);
 

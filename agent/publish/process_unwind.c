@@ -615,7 +615,7 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 	publish_due(unwinds);
 }
 
-void process_unwind_analyze(struct process_unwinds *unwinds, const struct executable *executable,
+void process_unwind_analyze(struct process_unwinds *unwinds, struct executable *executable,
 			    uint64_t offset, uint64_t size)
 {
 	uint32_t file = unwind_tables_want(unwinds->tables, executable, 0);

@@ -81,7 +81,7 @@ void process_unwind_refresh(struct process_unwinds *unwinds);
  * A stack ended in a function of @executable, @size bytes at file offset @offset, that no unwind information
  * describes. Its code is analyzed soon.
  */
-void process_unwind_analyze(struct process_unwinds *unwinds, const struct executable *executable,
+void process_unwind_analyze(struct process_unwinds *unwinds, struct executable *executable,
 			    uint64_t offset, uint64_t size);
 
 /**

@@ -163,7 +163,7 @@ static int find_cached(struct unwind_builder *builder, const struct unwind_job *
 {
 	if (!builder->cache)
 		return -ENOENT;
-	return unwind_table_cache_find(builder->cache, job->id,
+	return unwind_table_cache_find(builder->cache, job->key,
 				       unwind_marks_hash(builder->marks, mark_count), ret_table);
 }
 
@@ -192,6 +192,14 @@ static int build_table(struct unwind_builder *builder, struct unwind_job *job,
 	return rc;
 }
 
+// The table of a file that was written meanwhile would be everybody's with its former content.
+static int check_version(struct unwind_job *job)
+{
+	if (file_version_is_of(&job->version, job->fd))
+		return 0;
+	return error_set(&job->error, -ESTALE, "the file was written");
+}
+
 // A failure to cache is ignored: the next agent builds the table again.
 static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 			 const struct elf *elf, uint32_t marks_before, uint32_t mark_count,
@@ -202,8 +210,10 @@ static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 		return 0;
 	}
 	int rc = build_table(builder, job, elf, marks_before, mark_count, ret_table);
+	if (!rc)
+		rc = check_version(job);
 	if (!rc && builder->cache && (*ret_table)->row_count >= CACHED_ROWS_MIN)
-		unwind_table_cache_add(builder->cache, job->id,
+		unwind_table_cache_add(builder->cache, job->key,
 				       unwind_marks_hash(builder->marks, mark_count), *ret_table);
 	return rc;
 }
@@ -241,7 +251,7 @@ static int expect_functions(struct unwind_builder *builder, struct unwind_job *j
 
 	if (rc)
 		return error_errno(&job->error, rc, "find V8's functions");
-	analyzed_functions_load(builder->cache, job->id, &job->analyzed);
+	analyzed_functions_load(builder->cache, job->key, &job->analyzed);
 	return 0;
 }
 
@@ -266,11 +276,10 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	rc = find_or_build(builder, job, &elf, marks_before, mark_count, ret_table);
 	if (rc)
 		return rc;
-	if (job->renews)
-		analyzed_functions_store(builder->cache, job->id, &job->analyzed);
-	else
-		rc = expect_functions(builder, job, &elf);
-	return rc;
+	if (!job->renews)
+		return expect_functions(builder, job, &elf);
+	analyzed_functions_store(builder->cache, job->key, &job->analyzed);
+	return 0;
 }
 
 // Tables also come from disk: check all that the BPF search relies on.

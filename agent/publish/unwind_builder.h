@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/elf/build_id.h"
+#include "agent/elf/file_version.h"
+#include "agent/symbols/executable.h"
 #include "agent/unwind/analyzed_functions.h"
 #include "agent/unwind/unwind_table.h"
 #include "agent/bpf/unwind_maps.h"
@@ -24,18 +25,19 @@ enum unwind_job_kind {
 struct unwind_job {
 	enum unwind_job_kind kind;
 	uint32_t number;
-	uint32_t file; // for the caller
-	int fd;        // of the file; closed with the job
-	char id[BUILD_ID_TEXT_BYTES];
-	char name[64];          // of the file, for errors
-	uint64_t weight;        // the heaviest comes first
-	bool renews;            // replaces a table, which stays until then
-	uint64_t renewed_bytes; // kernel memory of that table, freed then
+	uint32_t file;                  // for the caller
+	int fd;                         // of the file; closed with the job
+	struct file_version version;    // that was hashed for the key
+	char key[EXECUTABLE_KEY_BYTES]; // of the executable
+	char name[64];                  // of the file, for errors
+	uint64_t weight;                // the heaviest comes first
+	bool renews;                    // replaces a table, which stays until then
+	uint64_t renewed_bytes;         // kernel memory of that table, freed then
 	// Renewing: functions to analyze (MARK_ANALYZE). Else a result: functions already known to need it.
 	struct analyzed_functions analyzed;
 	uint32_t analyzed_before; // of them: already in the last table
 
-	int rc;         // 0; -ENOSPC: no space for bytes or rules; other errors
+	int rc; // 0; -ENOSPC: no space for bytes or rules; -ESTALE: the file was written; other errors
 	uint64_t bytes; // kernel memory of the table, or needed
 	bool from_disk; // loaded from the cache
 	struct unwind_extent extent;

@@ -42,8 +42,8 @@ enum { TRIM_MAX = 64 };
 #define UNMAPPED_SHARE 12
 
 struct file {
-	struct unwind_file public;    // first
-	char id[BUILD_ID_TEXT_BYTES]; // "": free slot
+	struct unwind_file public;      // first
+	char key[EXECUTABLE_KEY_BYTES]; // "": free slot
 	uint32_t holders;
 	uint32_t misses;
 	uint64_t size;           // most bytes that a process maps
@@ -62,7 +62,7 @@ struct unwind_tables {
 	uint32_t slot_count, capacity;
 	uint32_t *holes;
 	uint32_t hole_count;
-	struct hash_table by_id;
+	struct hash_table by_key;
 	uint16_t free_numbers[UNWIND_TABLES_MAX];
 	uint32_t free_number_count;
 	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of replaced tables
@@ -82,22 +82,22 @@ _Static_assert(UNWIND_TABLES_MAX <= UINT16_MAX, "table numbers are kept in 16 bi
 
 // ---- files ----------------------------------------------------------------------------------
 
-static bool id_equals(const void *context, uint32_t item, const void *key)
+static bool key_equals(const void *context, uint32_t item, const void *key)
 {
 	const struct unwind_tables *tables = context;
 
-	return strcmp(tables->files[item].id, key) == 0;
+	return strcmp(tables->files[item].key, key) == 0;
 }
 
-static uint64_t hash_of(const char *id)
+static uint64_t hash_of(const char *key)
 {
-	return hash64_of(id, strlen(id));
+	return hash64_of(key, strlen(key));
 }
 
 // Files with a table are dropped by eviction only.
 static bool is_droppable(const struct file *file)
 {
-	return file->id[0] && !file->holders && !file->job &&
+	return file->key[0] && !file->holders && !file->job &&
 	       file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_PENDING;
 }
 
@@ -105,11 +105,11 @@ static void drop_file(struct unwind_tables *tables, uint32_t item)
 {
 	struct file *file = &tables->files[item];
 
-	hash_table_remove(&tables->by_id, hash_of(file->id), item);
+	hash_table_remove(&tables->by_key, hash_of(file->key), item);
 	if (tables->numberless == item)
 		tables->numberless = HASH_TABLE_NONE;
 	analyzed_file_free(take(file->analyzed), &tables->analyzed);
-	file->id[0] = '\0';
+	file->key[0] = '\0';
 	tables->holes[tables->hole_count++] = item;
 }
 
@@ -147,7 +147,7 @@ static int find_slot(struct unwind_tables *tables, uint32_t *ret_item)
 	return 0;
 }
 
-static uint32_t add_file(struct unwind_tables *tables, const char *id)
+static uint32_t add_file(struct unwind_tables *tables, const char *key)
 {
 	uint32_t item;
 
@@ -155,11 +155,11 @@ static uint32_t add_file(struct unwind_tables *tables, const char *id)
 		return HASH_TABLE_NONE;
 	struct file *file = &tables->files[item];
 	*file = (struct file){ .public.state = UNWIND_FILE_UNOPENED };
-	if (hash_table_add(&tables->by_id, hash_of(id), item)) {
+	if (hash_table_add(&tables->by_key, hash_of(key), item)) {
 		tables->holes[tables->hole_count++] = item;
 		return HASH_TABLE_NONE;
 	}
-	snprintf(file->id, sizeof(file->id), "%s", id);
+	snprintf(file->key, sizeof(file->key), "%s", key);
 	return item;
 }
 
@@ -206,15 +206,16 @@ static void refuse(struct unwind_tables *tables, struct file *file)
 }
 
 static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_job *job, int fd,
-		    const char *name)
+		    const struct file_version *version, const char *name)
 {
 	struct file *file = &tables->files[item];
 
 	job->number = tables->free_numbers[--tables->free_number_count];
 	job->file = item;
 	job->fd = fd;
+	job->version = *version;
 	job->weight = weight_of(file);
-	memcpy(job->id, file->id, sizeof(job->id));
+	memcpy(job->key, file->key, sizeof(job->key));
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	file->job = job;
 }
@@ -230,7 +231,7 @@ static void refuse_for_number(struct unwind_tables *tables, uint32_t item)
 }
 
 // With too many pending, or without a descriptor, its state stays: it is requested again later.
-static void begin(struct unwind_tables *tables, uint32_t item, const struct executable *executable)
+static void begin(struct unwind_tables *tables, uint32_t item, struct executable *executable)
 {
 	struct file *file = &tables->files[item];
 
@@ -240,7 +241,8 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 		refuse_for_number(tables, item);
 		return;
 	}
-	int fd = executable_open_file(executable);
+	struct file_version version;
+	int fd = executable_open_file(executable, &version);
 	if (fd < 0)
 		return;
 	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
@@ -248,7 +250,7 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 		close(fd);
 		return;
 	}
-	prepare(tables, item, job, fd, path_base_name(executable->path));
+	prepare(tables, item, job, fd, &version, path_base_name(executable->path));
 	file->expected_bytes = estimate_bytes(file);
 	tables->pending_bytes += file->expected_bytes;
 	set_state(tables, file, UNWIND_FILE_PENDING);
@@ -262,8 +264,7 @@ static bool may_prefetch(const struct unwind_tables *tables, const struct file *
 	       tables->stats.ready + tables->stats.pending < UNWIND_TABLES_MAX / 2;
 }
 
-static void begin_if_due(struct unwind_tables *tables, uint32_t item,
-			 const struct executable *executable)
+static void begin_if_due(struct unwind_tables *tables, uint32_t item, struct executable *executable)
 {
 	struct file *file = &tables->files[item];
 
@@ -299,14 +300,26 @@ static bool lacks_descriptor(const struct unwind_tables *tables, const struct fi
 	return may_be_renewed(file) && analyzed_file_lacks_fd(file->analyzed, &tables->analyzed);
 }
 
-uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
+static void keep_descriptor(struct unwind_tables *tables, struct file *file,
+			    struct executable *executable)
+{
+	struct file_version version;
+
+	if (!lacks_descriptor(tables, file))
+		return;
+	int fd = executable_open_file(executable, &version);
+	if (fd >= 0)
+		analyzed_file_keep_fd(file->analyzed, fd, &version, &tables->analyzed);
+}
+
+uint32_t unwind_tables_want(struct unwind_tables *tables, struct executable *executable,
 			    uint64_t size)
 {
-	uint32_t item = hash_table_find(&tables->by_id, hash_of(executable->id), id_equals, tables,
-					executable->id);
+	uint32_t item = hash_table_find(&tables->by_key, hash_of(executable->key), key_equals,
+					tables, executable->key);
 
 	if (item == HASH_TABLE_NONE)
-		item = add_file(tables, executable->id);
+		item = add_file(tables, executable->key);
 	if (item == HASH_TABLE_NONE)
 		return item;
 
@@ -314,9 +327,7 @@ uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executabl
 	if (size > file->size)
 		file->size = size;
 	begin_if_due(tables, item, executable);
-	if (lacks_descriptor(tables, file))
-		analyzed_file_keep_fd(file->analyzed, executable_open_file(executable),
-				      &tables->analyzed);
+	keep_descriptor(tables, file, executable);
 	return item;
 }
 
@@ -325,8 +336,7 @@ const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables,
 	return &tables->files[file].public;
 }
 
-void unwind_tables_miss(struct unwind_tables *tables, uint32_t item,
-			const struct executable *executable)
+void unwind_tables_miss(struct unwind_tables *tables, uint32_t item, struct executable *executable)
 {
 	struct file *file = &tables->files[item];
 
@@ -376,7 +386,8 @@ static void accept_built(struct unwind_tables *tables, struct file *file,
 		return;
 	}
 	free_number(tables, job->number);
-	if (job->rc == -ENOSPC && !file->misses) { // it was a prefetch
+	// A prefetch; or the file was written meanwhile, which says nothing about the others of its content.
+	if (job->rc == -ESTALE || (job->rc == -ENOSPC && !file->misses)) {
 		set_state(tables, file, UNWIND_FILE_IDLE);
 		return;
 	}
@@ -419,7 +430,7 @@ static void accept_analyzed(struct unwind_tables *tables, struct file *file,
 		analyzed_functions_add(&file->analyzed->all, &job->analyzed.functions[i]);
 	if (lacks_descriptor(tables, file))
 		analyzed_file_keep_fd(file->analyzed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
-				      &tables->analyzed);
+				      &job->version, &tables->analyzed);
 }
 
 // Reports the file without a number as changed: it is requested again.
@@ -484,7 +495,7 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 // ---- functions without rules ------------------------------------------------------------------
 
 void unwind_tables_analyze(struct unwind_tables *tables, uint32_t item,
-			   const struct executable *executable, uint64_t offset, uint64_t size)
+			   struct executable *executable, uint64_t offset, uint64_t size)
 {
 	struct file *file = &tables->files[item];
 
@@ -493,9 +504,7 @@ void unwind_tables_analyze(struct unwind_tables *tables, uint32_t item,
 	if (file->analyzed)
 		analyzed_functions_add(&file->analyzed->all,
 				       &(struct unwind_function){ offset, size });
-	if (lacks_descriptor(tables, file))
-		analyzed_file_keep_fd(file->analyzed, executable_open_file(executable),
-				      &tables->analyzed);
+	keep_descriptor(tables, file, executable);
 }
 
 static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
@@ -507,7 +516,7 @@ static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 	if (!job)
 		return;
 	prepare(tables, item, job, analyzed_file_take_fd(analyzed, &tables->analyzed),
-		analyzed->name);
+		&analyzed->version, analyzed->name);
 	job->renews = true;
 	job->analyzed = analyzed->all;
 	job->analyzed_before = analyzed->built;
@@ -527,7 +536,7 @@ void unwind_tables_renew(struct unwind_tables *tables)
 	for (uint32_t i = 0; i < tables->slot_count; i++) {
 		const struct file *file = &tables->files[i];
 
-		if (file->id[0] && may_be_renewed(file) &&
+		if (file->key[0] && may_be_renewed(file) &&
 		    analyzed_file_is_due(file->analyzed, now) && tables->free_number_count)
 			renew(tables, i, now);
 	}
@@ -558,7 +567,7 @@ void unwind_tables_retire(struct unwind_tables *tables)
 // Not while it is rebuilt: the result decides which table there is.
 static bool is_evictable(const struct file *file)
 {
-	return file->id[0] && file->public.state == UNWIND_FILE_READY && !file->job;
+	return file->key[0] && file->public.state == UNWIND_FILE_READY && !file->job;
 }
 
 /* Eviction order. */
@@ -731,7 +740,7 @@ void unwind_tables_close(struct unwind_tables *tables)
 	unwind_builder_close(tables->builder);
 	for (uint32_t i = 0; i < tables->slot_count; i++)
 		analyzed_file_free(tables->files[i].analyzed, &tables->analyzed);
-	hash_table_deinit(&tables->by_id);
+	hash_table_deinit(&tables->by_key);
 	free(tables->files);
 	free(tables->holes);
 	free(tables);

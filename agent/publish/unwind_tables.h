@@ -62,7 +62,7 @@ void unwind_tables_close(struct unwind_tables *tables);
  * as CUDA's libraries alone could fill all. @size: mapped bytes of the file; the smallest is built first, as that
  * makes most files ready soonest.
  */
-uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
+uint32_t unwind_tables_want(struct unwind_tables *tables, struct executable *executable,
 			    uint64_t size);
 const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables, uint32_t file);
 
@@ -70,15 +70,14 @@ const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables,
  * A stack ended for want of this table: build it before those that fewer stacks needed, and also if it was too large
  * for a prefetch.
  */
-void unwind_tables_miss(struct unwind_tables *tables, uint32_t file,
-			const struct executable *executable);
+void unwind_tables_miss(struct unwind_tables *tables, uint32_t file, struct executable *executable);
 
 /**
  * A stack ended in a function, @size bytes at @offset of the file, that the table does not describe.
  * unwind_tables_renew() builds the table again with what analyzing its code gives.
  */
 void unwind_tables_analyze(struct unwind_tables *tables, uint32_t file,
-			   const struct executable *executable, uint64_t offset, uint64_t size);
+			   struct executable *executable, uint64_t offset, uint64_t size);
 
 /** Queue tables to be built again, each less and less often. Mostly costs nothing. */
 void unwind_tables_renew(struct unwind_tables *tables);

@@ -18,7 +18,7 @@
 
 enum {
 	FILES_MAX = 2 * EXECUTABLES_MAX, // known to be interpreters or not; then all are dropped
-	FAILURES_MAX = 16, // processes that failed, none having worked, until a build is refused
+	FAILURES_MAX = 16, // processes that failed, none having worked, until that is reported
 	FILE_OTHER = 0,    // no interpreter
 	FILE_REFUSED = PYTHON_RUNTIMES_MAX, // unsupported
 };
@@ -34,8 +34,6 @@ struct runtime {
 	struct python_layout layout;
 	struct unwind_segment segments[UNWIND_SEGMENTS_MAX]; // for the load bias in a process
 	uint32_t segment_count;
-	bool is_checked; // layout is known, and a process has confirmed it
-	bool is_refused;
 	bool is_proven; // it worked for a process: a failure is that process's
 	uint32_t failures;
 	pid_t failed_pid; // the last one
@@ -126,12 +124,67 @@ static int add_runtime(struct python_runtimes *runtimes, const struct runtime *r
 	return 0;
 }
 
-/* The build of @executable's file. Returns -EBADF if it is not open. */
-static int read_file(struct python_runtimes *runtimes, const struct executable *executable,
+/* A build is judged by its file alone: a process may alter its own copy of these bytes. */
+static int read_layout(const struct elf *elf, struct runtime *runtime, struct error *notice)
+{
+	uint8_t bytes[PYTHON_DEBUG_OFFSETS_BYTES];
+	int rc = -ENOENT;
+
+	// Those before 3.13 have none, and may end with the file's data.
+	if (runtime->build.runtime &&
+	    elf_read_address(elf, runtime->build.runtime, bytes, sizeof(bytes)) == 0)
+		rc = python_layout_of_debug_offsets(bytes, sizeof(bytes), &runtime->layout, notice);
+	if (rc != -ENOENT)
+		return rc;
+	runtime->layout.offsets.minor = (uint16_t)runtime->build.minor;
+	return python_layout_of_version(runtime->build.minor, &runtime->layout);
+}
+
+/* The size of code objects is this version's. It differs in a debug build. */
+static int check_layout(const struct elf *elf, const struct runtime *runtime)
+{
+	const struct python_layout *layout = &runtime->layout;
+	uint64_t basicsize;
+
+	if (!runtime->build.code_type)
+		return 0;
+	int rc = elf_read_address(elf, runtime->build.code_type + layout->type_basicsize,
+				  &basicsize, sizeof(basicsize));
+	if (rc)
+		return rc == -ENOEXEC ? -ENOTSUP : rc;
+	return basicsize == layout->code_basicsize ? 0 : -ENOTSUP;
+}
+
+static void report(const struct runtime *runtime, struct error *notice, const char *what)
+{
+	if (!notice->code)
+		error_set(notice, -ENOTSUP, "stacks of CPython 3.%u stay native: %s",
+			  runtime->layout.offsets.minor, what);
+}
+
+static int check_build(const struct elf *elf, struct runtime *runtime, struct error *notice)
+{
+	int rc = read_layout(elf, runtime, notice);
+
+	if (rc == -ENOTSUP) {
+		report(runtime, notice, "unsupported version");
+		return rc;
+	}
+	if (!rc)
+		rc = check_layout(elf, runtime);
+	if (rc == -ENOTSUP)
+		report(runtime, notice, "unsupported layout of code objects");
+	return rc;
+}
+
+/* The build of @executable's file. Returns -EBADF if it is not open, or was written. */
+static int read_file(struct python_runtimes *runtimes, struct executable *executable,
 		     struct id128 id, const char *path, uint32_t *ret_number, struct error *notice)
 {
-	_cleanup_close_ int fd = executable_open_file(executable);
+	struct file_version version;
+	_cleanup_close_ int fd = executable_open_file(executable, &version);
 	struct runtime runtime = { .id = id };
+	struct error cause = { 0 };
 	struct stat status;
 	struct elf elf;
 
@@ -141,24 +194,29 @@ static int read_file(struct python_runtimes *runtimes, const struct executable *
 	int rc = elf_read_headers(fd, &status, &elf, NULL);
 
 	if (!rc)
-		rc = python_build_read(&elf, path, &runtime.build, notice);
+		rc = python_build_read(&elf, path, &runtime.build, &cause);
+	if (!rc)
+		rc = check_build(&elf, &runtime, &cause);
+	if (!rc)
+		runtime.segment_count = unwind_segments_of(&elf, runtime.segments);
+	if (!file_version_is_of(&version, fd))
+		return -EBADF;
+	if (cause.code)
+		*notice = cause;
 	if (rc == -ENOTSUP)
 		*ret_number = FILE_REFUSED;
 	else if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG)
 		*ret_number = FILE_OTHER;
 	else if (rc)
 		return rc;
-	if (rc)
-		return 0;
-	runtime.segment_count = unwind_segments_of(&elf, runtime.segments);
-	return add_runtime(runtimes, &runtime, ret_number, notice);
+	return rc ? 0 : add_runtime(runtimes, &runtime, ret_number, notice);
 }
 
 /* The number of a mapping's build, FILE_OTHER or FILE_REFUSED. */
-static int find_file(struct python_runtimes *runtimes, const struct executable *executable,
+static int find_file(struct python_runtimes *runtimes, struct executable *executable,
 		     const char *path, uint32_t *ret_number, struct error *notice)
 {
-	struct id128 id = id128_of(executable->id, strlen(executable->id));
+	struct id128 id = id128_of(executable->key, strlen(executable->key));
 	uint32_t item =
 		hash_table_find(&runtimes->index, id128_hash(id), file_equals, runtimes, &id);
 	uint32_t number = FILE_OTHER;
@@ -196,64 +254,6 @@ static bool find_bias(const struct runtime *runtime, const struct mapping *mappi
 	return false;
 }
 
-static int refuse(struct runtime *runtime, struct error *notice, const char *what)
-{
-	if (!runtime->is_refused && !notice->code)
-		error_set(notice, -ENOTSUP, "stacks of CPython 3.%u stay native: %s",
-			  runtime->layout.offsets.minor, what);
-	runtime->is_refused = true;
-	return -ENOTSUP;
-}
-
-static int read_layout(struct runtime *runtime, pid_t pid, uint64_t bias, struct error *notice)
-{
-	uint8_t bytes[PYTHON_DEBUG_OFFSETS_BYTES];
-	int rc = -ENOENT;
-
-	if (runtime->build.runtime) {
-		rc = process_memory_read(pid, runtime->build.runtime + bias, bytes, sizeof(bytes));
-		if (!rc)
-			rc = python_layout_of_debug_offsets(bytes, sizeof(bytes), &runtime->layout,
-							    notice);
-		else if (rc == -EFAULT)
-			rc = -ENOENT; // older than 3.13: the runtime may end with its page
-	}
-	if (rc != -ENOENT)
-		return rc;
-	runtime->layout.offsets.minor = (uint16_t)runtime->build.minor;
-	return python_layout_of_version(runtime->build.minor, &runtime->layout);
-}
-
-/* The size of code objects is this version's. It differs in a debug build. */
-static int check_layout(const struct runtime *runtime, pid_t pid, uint64_t bias)
-{
-	const struct python_layout *layout = &runtime->layout;
-	uint64_t basicsize;
-	int rc;
-
-	if (!runtime->build.code_type)
-		return 0;
-	rc = process_memory_read(pid, runtime->build.code_type + bias + layout->type_basicsize,
-				 &basicsize, sizeof(basicsize));
-	if (rc)
-		return rc;
-	return basicsize == layout->code_basicsize ? 0 : -ENOTSUP;
-}
-
-static int check_runtime(struct runtime *runtime, pid_t pid, uint64_t bias, struct error *notice)
-{
-	int rc = read_layout(runtime, pid, bias, notice);
-
-	if (rc == -ENOTSUP)
-		return refuse(runtime, notice, "unsupported version");
-	if (!rc)
-		rc = check_layout(runtime, pid, bias);
-	if (rc == -ENOTSUP)
-		return refuse(runtime, notice, "unsupported layout of code objects");
-	runtime->is_checked = !rc;
-	return rc;
-}
-
 static uint64_t interpreters_of(const struct runtime *runtime, uint64_t bias)
 {
 	if (runtime->layout.runtime_interpreters == PYTHON_NO_FIELD)
@@ -286,21 +286,16 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 	struct python_process process = { .runtime = number };
 	int rc;
 
-	if (runtime->is_refused)
-		return -ENOTSUP;
-	if (!runtime->is_checked) {
-		rc = check_runtime(runtime, pid, bias, notice);
-		if (rc)
-			return rc;
-	}
 	rc = python_thread_state_locate(pid, &runtime->layout, interpreters_of(runtime, bias),
 					&process);
 	if (rc == -ENOTSUP) {
-		// The process may be starting.
+		// The process may be starting, or altered: that says nothing about others.
 		runtime->failures += pid != runtime->failed_pid;
 		runtime->failed_pid = pid;
-		if (!runtime->is_proven && runtime->failures >= FAILURES_MAX)
-			return refuse(runtime, notice, "thread states were not found");
+		if (!runtime->is_proven && runtime->failures == FAILURES_MAX) {
+			runtime->failures++;
+			report(runtime, notice, "thread states were not found");
+		}
 		return -EAGAIN;
 	}
 	if (rc)

@@ -166,7 +166,7 @@ static uint32_t add_native(struct location_table *table, const struct executable
 			   uint64_t offset, struct executable *symbols_of, const char *name)
 {
 	struct known_location location = {
-		.id = location_id_of_offset(FRAME_KIND_NATIVE, executable->id, offset),
+		.id = location_id_of_offset(FRAME_KIND_NATIVE, executable->key, offset),
 		.offset = offset,
 		.executable = symbols_of,
 		.kind = FRAME_KIND_NATIVE,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,9 @@
 #include "base/last_use.h"
 #include "agent/elf/build_id.h"
 #include "agent/elf/elf.h"
+#include "agent/elf/file_content.h"
+#include "agent/elf/file_version.h"
+#include "agent/elf/foreign_file.h"
 #include "agent/symbols/file_symbols.h"
 #include "agent/symbols/symbol_name_cache.h"
 #include "base/utf8.h"
@@ -40,32 +44,36 @@ struct entry {
 	uint64_t used_ns;
 	uint32_t holders;
 	int fd;                      // -1: closed
-	char folder[FOLDER_BYTES];   // in /proc of a process that maps it; "": unknown
-	struct file_symbols symbols; // without a table: not read
-	int debug_fd;                // from debuginfod, not read yet; -1: none
-	bool awaits_debug;           // requested from debuginfod
-	bool deferred;               // symbols: no CPU time left in this interval
-	bool unreadable;             // symbols: reading failed, not tried again
+	struct file_version version; // of the open file, as it was hashed
+	bool is_stale;               // that was written since: it says nothing about the others
+	bool is_system;              // root owns a file of it that nobody else may write
+	char folder[FOLDER_BYTES];   // in /proc of a process whose debug file it has; "": none
+	char debug_content[FILE_CONTENT_TEXT_BYTES]; // of that debug file; "": none
+	struct file_symbols symbols;                 // without a table: not read
+	int debug_fd;                                // from debuginfod, not read yet; -1: none
+	bool awaits_debug;                           // requested from debuginfod
+	bool deferred;                               // symbols: no CPU time left in this interval
+	bool unreadable;                             // symbols: reading failed, not tried again
 };
 
-/* A file on a disk: saves reading the identity again for each process that maps it. */
-struct file_key {
-	uint64_t device;
-	uint64_t inode;
-	uint64_t size;
-	int64_t changed_seconds;
-	int64_t changed_ns;
+/* A file on a disk. Compared and hashed as bytes: no padding. */
+struct file_place {
+	struct file_version version;
+	uint64_t root_device,
+		root_inode; // of the processes whose own debug file it has; 0: of all others
 };
 
+/* Saves hashing it again for each process that maps it. */
 struct file {
-	struct file_key key;
+	struct file_place place;
 	struct entry *entry;
 };
 
 struct executable_table {
 	struct entry **entries; // NULL where evicted
 	uint32_t slot_count, capacity, count;
-	struct hash_table by_id;
+	struct hash_table by_key;
+	struct hash_table by_id; // several may have one id
 	struct file *files;
 	uint32_t file_count, file_capacity;
 	struct hash_table by_file;
@@ -76,6 +84,7 @@ struct executable_table {
 	struct debuginfod *debuginfod;
 	uint64_t debuginfod_answers; // seen so far
 	uint64_t reading_ns;         // CPU time spent in this export interval
+	uint64_t identifying_ns;     // time spent in it
 };
 
 static struct entry *entry_of(struct executable *executable)
@@ -112,6 +121,7 @@ static void free_entry(struct executable_table *table, struct entry *entry)
 	close_file(table, entry);
 	cleanup_closep(&entry->debug_fd);
 	free(entry->executable.id);
+	free(entry->executable.key);
 	free(entry->executable.path);
 	free(entry);
 }
@@ -134,6 +144,7 @@ void executable_table_free(struct executable_table *table)
 		free_entry(table, table->entries[i]);
 	free(table->entries);
 	free(table->files);
+	hash_table_deinit(&table->by_key);
 	hash_table_deinit(&table->by_id);
 	hash_table_deinit(&table->by_file);
 	symbol_name_cache_deinit(&table->names);
@@ -154,9 +165,8 @@ void executable_release(struct executable *executable)
 }
 
 /* By name: an open folder would keep its process's entry in /proc. */
-void executable_note_folder(struct executable *executable, int folder)
+static void note_folder(struct entry *entry, int folder)
 {
-	struct entry *entry = entry_of(executable);
 	char link[FOLDER_BYTES];
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", folder);
@@ -174,65 +184,100 @@ bool executable_may_learn_names(const struct executable *executable)
 
 bool executable_wants_file(const struct executable *executable)
 {
-	return ((const struct entry *)executable)->fd < 0;
-}
-
-int executable_open_file(const struct executable *executable)
-{
 	const struct entry *entry = (const struct entry *)executable;
 
-	if (entry->fd < 0)
+	return entry->fd < 0 || entry->is_stale;
+}
+
+/* Is the open file still the one that was hashed? Else another file of the same content must take its place. */
+static bool has_file(struct entry *entry)
+{
+	if (entry->fd < 0 || entry->is_stale)
+		return false;
+	entry->is_stale = !file_version_is_of(&entry->version, entry->fd);
+	return !entry->is_stale;
+}
+
+int executable_open_file(struct executable *executable, struct file_version *ret_version)
+{
+	struct entry *entry = entry_of(executable);
+
+	if (!has_file(entry))
 		return -ENOENT;
 	int fd = fcntl(entry->fd, F_DUPFD_CLOEXEC, 3);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	*ret_version = entry->version;
+	return fd;
 }
 
 /* ---- by identity and by file --------------------------------------------------------------- */
 
-static bool id_equals(const void *context, uint32_t item, const void *key)
+static uint64_t hash_of_text(const char *text)
+{
+	return hash64_of(text, strlen(text));
+}
+
+static bool key_equals(const void *context, uint32_t item, const void *key)
 {
 	const struct executable_table *table = context;
 
-	return strcmp(table->entries[item]->executable.id, key) == 0;
+	return strcmp(table->entries[item]->executable.key, key) == 0;
 }
 
-static struct entry *find_id(const struct executable_table *table, const char *id)
+static struct entry *find_key(const struct executable_table *table, const char *key)
 {
-	uint32_t item =
-		hash_table_find(&table->by_id, hash64_of(id, strlen(id)), id_equals, table, id);
+	uint32_t item = hash_table_find(&table->by_key, hash_of_text(key), key_equals, table, key);
 
 	return item == HASH_TABLE_NONE ? NULL : table->entries[item];
 }
 
-struct executable *executable_table_find_id(const struct executable_table *table, const char *id)
-{
-	struct entry *entry = find_id(table, id);
+/* The system's files with a build id, but one. */
+struct system_file {
+	const char *id;
+	const struct entry *but;
+};
 
-	return entry ? &entry->executable : NULL;
+static bool is_system_file(const void *context, uint32_t item, const void *key)
+{
+	const struct executable_table *table = context;
+	const struct entry *entry = table->entries[item];
+	const struct system_file *wanted = key;
+
+	return entry->is_system && entry != wanted->but &&
+	       strcmp(entry->executable.id, wanted->id) == 0;
 }
 
-static struct file_key file_key_of(const struct stat *status)
+static struct entry *find_system_file(const struct executable_table *table,
+				      const struct system_file *wanted)
 {
-	return (struct file_key){
-		.device = status->st_dev,
-		.inode = status->st_ino,
-		.size = (uint64_t)status->st_size,
-		.changed_seconds = status->st_mtim.tv_sec,
-		.changed_ns = status->st_mtim.tv_nsec,
-	};
+	uint32_t item = hash_table_find(&table->by_id, hash_of_text(wanted->id), is_system_file,
+					table, wanted);
+
+	return item == HASH_TABLE_NONE ? NULL : table->entries[item];
+}
+
+struct executable *executable_table_find_system_file(const struct executable_table *table,
+						     const char *id)
+{
+	struct entry *first = find_system_file(table, &(struct system_file){ id, NULL });
+
+	if (!first || find_system_file(table, &(struct system_file){ id, first }))
+		return NULL;
+	return &first->executable;
 }
 
 static bool file_equals(const void *context, uint32_t item, const void *key)
 {
 	const struct executable_table *table = context;
 
-	return memcmp(&table->files[item].key, key, sizeof(struct file_key)) == 0;
+	return memcmp(&table->files[item].place, key, sizeof(struct file_place)) == 0;
 }
 
-static struct entry *find_file(const struct executable_table *table, const struct file_key *key)
+static struct entry *find_file(const struct executable_table *table, const struct file_place *place)
 {
-	uint32_t item = hash_table_find(&table->by_file, hash64_of(key, sizeof(*key)), file_equals,
-					table, key);
+	uint32_t item = hash_table_find(&table->by_file, hash64_of(place, sizeof(*place)),
+					file_equals, table, place);
 
 	return item == HASH_TABLE_NONE ? NULL : table->files[item].entry;
 }
@@ -240,8 +285,8 @@ static struct entry *find_file(const struct executable_table *table, const struc
 struct executable *executable_table_find_file(const struct executable_table *table,
 					      const struct stat *status)
 {
-	struct file_key key = file_key_of(status);
-	struct entry *entry = find_file(table, &key);
+	struct file_place place = { .version = file_version_of(status) };
+	struct entry *entry = find_file(table, &place);
 
 	return entry ? &entry->executable : NULL;
 }
@@ -253,18 +298,18 @@ static void clear_files(struct executable_table *table)
 }
 
 /* Without memory the file is identified again next time. */
-static void add_file(struct executable_table *table, const struct file_key *key,
+static void add_file(struct executable_table *table, const struct file_place *place,
 		     struct entry *entry)
 {
-	if (find_file(table, key))
+	if (find_file(table, place))
 		return;
 	if (table->file_count == FILES_MAX)
 		clear_files(table);
 	if (array_reserve(&table->files, sizeof(*table->files), &table->file_capacity,
 			  table->file_count, 1, FILES_MAX) ||
-	    hash_table_add(&table->by_file, hash64_of(key, sizeof(*key)), table->file_count))
+	    hash_table_add(&table->by_file, hash64_of(place, sizeof(*place)), table->file_count))
 		return;
-	table->files[table->file_count++] = (struct file){ *key, entry };
+	table->files[table->file_count++] = (struct file){ *place, entry };
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -288,12 +333,15 @@ static void close_least_recently_used(struct executable_table *table)
 }
 
 /* Without a descriptor to spare the executable only has its identity. */
-static void keep_file(struct executable_table *table, struct entry *entry, int fd)
+static void keep_file(struct executable_table *table, struct entry *entry, int fd,
+		      const struct file_version *version)
 {
 	close_file(table, entry);
 	if (table->open_count >= EXECUTABLE_FILES_OPEN_MAX)
 		close_least_recently_used(table);
 	entry->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	entry->version = *version;
+	entry->is_stale = false;
 	if (entry->fd >= 0)
 		table->open_count++;
 }
@@ -305,13 +353,18 @@ static int add_slot(struct executable_table *table, struct entry *entry, uint32_
 	if (table->count < table->slot_count) // some were evicted
 		for (item = 0; table->entries[item]; item++)
 			;
-	const char *id = entry->executable.id;
+	const char *id = entry->executable.id, *key = entry->executable.key;
 	int rc = array_reserve(&table->entries, sizeof(struct entry *), &table->capacity, item, 1,
 			       EXECUTABLES_MAX);
 	if (!rc)
-		rc = hash_table_add(&table->by_id, hash64_of(id, strlen(id)), item);
+		rc = hash_table_add(&table->by_key, hash_of_text(key), item);
 	if (rc)
 		return rc;
+	rc = hash_table_add(&table->by_id, hash_of_text(id), item);
+	if (rc) {
+		hash_table_remove(&table->by_key, hash_of_text(key), item);
+		return rc;
+	}
 	if (item == table->slot_count)
 		table->slot_count++;
 	table->entries[item] = entry;
@@ -320,8 +373,26 @@ static int add_slot(struct executable_table *table, struct entry *entry, uint32_
 	return 0;
 }
 
-static int add_entry(struct executable_table *table, const char *id, const char *path,
-		     struct entry **ret_entry, struct error *err)
+/* An open file that is to be identified. */
+struct opened_file {
+	int fd;
+	int folder; // in /proc of its process; -1: unknown
+	const char *path;
+	struct stat status;
+	struct file_version version;
+	struct stat root; // of its process, if that is neither the host's nor the agent's
+	bool has_own_root;
+};
+
+/* What a file is known by. */
+struct identity {
+	char id[BUILD_ID_TEXT_BYTES];                // its own word
+	char debug_content[FILE_CONTENT_TEXT_BYTES]; // of a debug file that only its container has
+	char key[EXECUTABLE_KEY_BYTES];              // with its content
+};
+
+static int add_entry(struct executable_table *table, const struct identity *identity,
+		     const char *path, struct entry **ret_entry, struct error *err)
 {
 	if (table->count >= EXECUTABLES_MAX)
 		return error_set(err, -ENOSPC, "%s: executable not read: table full (limit %u)",
@@ -335,10 +406,13 @@ static int add_entry(struct executable_table *table, const char *id, const char 
 	entry->debug_fd = -1;
 	entry->symbols.debug_fd = -1;
 	entry->serial = table->next_serial++;
-	entry->executable.has_build_id = id[0] != 'h';
-	entry->executable.id = strdup(id);
+	entry->executable.has_build_id = identity->id[0] != 'h';
+	entry->executable.id = strdup(identity->id);
+	entry->executable.key = strdup(identity->key);
 	entry->executable.path = strdup(path);
-	if (!entry->executable.id || !entry->executable.path || add_slot(table, entry, &item)) {
+	memcpy(entry->debug_content, identity->debug_content, sizeof(entry->debug_content));
+	if (!entry->executable.id || !entry->executable.key || !entry->executable.path ||
+	    add_slot(table, entry, &item)) {
 		free_entry(table, entry);
 		return error_set(err, -ENOMEM, "%s: out of memory", path);
 	}
@@ -350,66 +424,179 @@ static int add_entry(struct executable_table *table, const char *id, const char 
 struct executable *executable_table_add_id(struct executable_table *table, const char *id,
 					   const char *path)
 {
-	struct entry *entry = find_id(table, id);
+	struct entry *entry = find_key(table, id);
+	struct identity identity = { 0 };
 
-	if (!entry && add_entry(table, id, path, &entry, NULL))
+	snprintf(identity.id, sizeof(identity.id), "%s", id);
+	snprintf(identity.key, sizeof(identity.key), "%s", id);
+	if (!entry && add_entry(table, &identity, path, &entry, NULL))
 		return NULL;
 	return &entry->executable;
 }
 
-static int read_identity(int fd, const struct stat *status, const char *path,
-			 char ret_id[BUILD_ID_TEXT_BYTES], struct error *err)
+static int content_of_debug_file(int fd, char ret_text[FILE_CONTENT_TEXT_BYTES])
 {
+	struct file_version version;
+	struct stat status;
+	struct elf elf;
+
+	if (fstat(fd, &status))
+		return -errno;
+	version = file_version_of(&status);
+	int rc = elf_read_headers(fd, &status, &elf, NULL);
+	return rc ? rc : file_content_of_elf(&elf, &version, ret_text);
+}
+
+static bool is_root_of(const struct stat *root, const char *path)
+{
+	struct stat other;
+
+	return foreign_file_stat(AT_FDCWD, path, 0, &other) == 0 && root->st_dev == other.st_dev &&
+	       root->st_ino == other.st_ino;
+}
+
+static void find_own_root(struct opened_file *file)
+{
+	file->has_own_root =
+		file->folder >= 0 && foreign_file_stat(file->folder, "root", 0, &file->root) == 0 &&
+		!is_root_of(&file->root, "/proc/1/root") && !is_root_of(&file->root, "/");
+}
+
+/*
+ * A container's debug file names functions of this container's file only: it belongs to the identity. The host's are
+ * everybody's.
+ */
+static int add_debug_content(const struct opened_file *file, const struct elf *elf,
+			     struct identity *identity)
+{
+	const struct debug_file_search search = {
+		.build_id = identity->id[0] != 'h' ? identity->id : NULL,
+		.path = file->path,
+		.folders = { file->folder, -1, -1 },
+	};
+
+	if (!file->has_own_root || file_has_symtab(elf))
+		return 0;
+	_cleanup_close_ int fd = debug_file_open(elf, &search);
+	if (fd < 0 || content_of_debug_file(fd, identity->debug_content))
+		return 0; // it is not used then
+	return 1;
+}
+
+static int read_identity(const struct opened_file *file, struct identity *ret_identity,
+			 struct error *err)
+{
+	char contents[2 * FILE_CONTENT_TEXT_BYTES] = { 0 };
 	struct error cause = { 0 };
 	struct elf elf;
 
-	int rc = elf_read_headers(fd, status, &elf, &cause);
+	int rc = elf_read_headers(file->fd, &file->status, &elf, &cause);
 	if (rc)
-		return error_set(err, rc, "%s: %s", path, cause.text);
-	if (build_id_of_elf(&elf, ret_id) == 0)
+		return error_set(err, rc, "%s: %s", file->path, cause.text);
+	if (build_id_of_elf(&elf, ret_identity->id))
+		rc = file_hash_of_elf(&elf, ret_identity->id);
+	if (!rc)
+		rc = file_content_of_elf(&elf, &file->version, contents);
+	if (rc)
+		return error_errno(err, rc, "%s: read to hash it", file->path);
+	if (add_debug_content(file, &elf, ret_identity)) {
+		memcpy(contents + strlen(contents), ret_identity->debug_content,
+		       FILE_CONTENT_TEXT_BYTES);
+		struct id128 both = id128_of(contents, strlen(contents));
+		snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, both.high,
+			 both.low);
+	}
+	snprintf(ret_identity->key, sizeof(ret_identity->key), "%s:%s", ret_identity->id, contents);
+	return 0;
+}
+
+static int identify(struct executable_table *table, const struct opened_file *file,
+		    struct identity *ret_identity, struct error *err)
+{
+	uint64_t begin_ns = clock_monotonic_ns();
+
+	if (table->identifying_ns >= EXECUTABLE_IDENTIFY_NS_MAX)
+		return error_set(err, -EAGAIN, "%s: no time left to hash it", file->path);
+	int rc = read_identity(file, ret_identity, err);
+	table->identifying_ns += clock_monotonic_ns() - begin_ns;
+	return rc;
+}
+
+static int find_or_add(struct executable_table *table, const struct opened_file *file,
+		       const struct identity *identity, struct entry **ret_entry, struct error *err)
+{
+	struct entry *entry = find_key(table, identity->key);
+
+	if (entry && entry->unreadable) { // this copy may be readable
+		entry->unreadable = false;
+		close_file(table, entry);
+	}
+	if (!entry) {
+		int rc = add_entry(table, identity, file->path, &entry, err);
+		if (rc)
+			return rc;
+	}
+	if (identity->debug_content[0])
+		note_folder(entry, file->folder);
+	*ret_entry = entry;
+	return 0;
+}
+
+/* The entry of a file. Only its own container knows it by the container's debug file. */
+static int find_entry(struct executable_table *table, struct opened_file *file,
+		      struct entry **ret_entry, struct error *err)
+{
+	struct file_place place = { .version = file->version }, own = place;
+	struct identity identity = { 0 };
+
+	*ret_entry = find_file(table, &place);
+	if (*ret_entry)
 		return 0;
-	rc = file_hash_of_elf(&elf, ret_id);
-	return rc ? error_errno(err, rc, "%s: read to hash it", path) : 0;
+	find_own_root(file);
+	if (file->has_own_root) {
+		own.root_device = file->root.st_dev;
+		own.root_inode = file->root.st_ino;
+		*ret_entry = find_file(table, &own);
+	}
+	if (*ret_entry)
+		return 0;
+	int rc = identify(table, file, &identity, err);
+	if (!rc)
+		rc = find_or_add(table, file, &identity, ret_entry, err);
+	if (!rc)
+		add_file(table, identity.debug_content[0] ? &own : &place, *ret_entry);
+	return rc;
+}
+
+static bool only_root_writes(const struct stat *status)
+{
+	return status->st_uid == 0 && !(status->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+int executable_table_open_of(struct executable_table *table, int fd, int folder, const char *path,
+			     struct executable **ret_executable, struct error *err)
+{
+	struct opened_file file = { .fd = fd, .folder = folder, .path = path };
+	struct entry *entry;
+
+	if (fstat(fd, &file.status))
+		return error_errno(err, -errno, "%s: fstat", path);
+	file.version = file_version_of(&file.status);
+	int rc = find_entry(table, &file, &entry, err);
+	if (rc)
+		return rc;
+	entry->is_system |= only_root_writes(&file.status);
+	entry->used_ns = clock_monotonic_ns();
+	if (entry->fd < 0 || entry->is_stale)
+		keep_file(table, entry, fd, &file.version);
+	*ret_executable = &entry->executable;
+	return 0;
 }
 
 int executable_table_open(struct executable_table *table, int fd, const char *path,
 			  struct executable **ret_executable, struct error *err)
 {
-	struct stat status;
-	char id[BUILD_ID_TEXT_BYTES];
-
-	if (fstat(fd, &status))
-		return error_errno(err, -errno, "%s: fstat", path);
-
-	struct file_key key = file_key_of(&status);
-	struct entry *entry = find_file(table, &key);
-	if (!entry) {
-		int rc = read_identity(fd, &status, path, id, err);
-		if (rc)
-			return rc;
-		entry = find_id(table, id);
-		// The stripped copy came first, this one may have symbols.
-		if (entry && entry->symbols.table &&
-		    symbol_table_count(entry->symbols.table) == 0) {
-			free_symbols(table, entry);
-			close_file(table, entry);
-		}
-		if (entry && entry->unreadable) {
-			entry->unreadable = false;
-			close_file(table, entry);
-		}
-		if (!entry) {
-			rc = add_entry(table, id, path, &entry, err);
-			if (rc)
-				return rc;
-		}
-		add_file(table, &key, entry);
-	}
-	entry->used_ns = clock_monotonic_ns();
-	if (entry->fd < 0)
-		keep_file(table, entry, fd);
-	*ret_executable = &entry->executable;
-	return 0;
+	return executable_table_open_of(table, fd, -1, path, ret_executable, err);
 }
 
 /* ---- symbols ------------------------------------------------------------------------------- */
@@ -450,7 +637,7 @@ static void close_search(struct debug_file_search *search)
 		cleanup_closep(&search->folders[i]);
 }
 
-/* A container's debug files may lie in its image, on the host, or in the agent's image. */
+/* Debug files may lie on the host, or in the agent's image; a container's own is part of the identity. */
 static struct debug_file_search open_search(const struct entry *entry)
 {
 	return (struct debug_file_search){
@@ -461,10 +648,39 @@ static struct debug_file_search open_search(const struct entry *entry)
 	};
 }
 
+/* The debug file of the container, if it still is what the file was identified with; -1: none. */
+static int open_own_debug(const struct entry *entry, const struct elf *elf,
+			  const struct debug_file_search *all)
+{
+	struct debug_file_search search = *all;
+	char content[FILE_CONTENT_TEXT_BYTES];
+
+	if (!entry->debug_content[0] || search.folders[0] < 0)
+		return -1;
+	search.folders[1] = search.folders[2] = -1;
+	_cleanup_close_ int fd = debug_file_open(elf, &search);
+	if (fd < 0 || content_of_debug_file(fd, content) ||
+	    strcmp(content, entry->debug_content) != 0)
+		return -1;
+	return take_fd(fd);
+}
+
+static int read_elf(const struct entry *entry, struct elf *ret_elf)
+{
+	struct stat status;
+
+	return fstat(entry->fd, &status) ? -errno
+					 : elf_read_headers(entry->fd, &status, ret_elf, NULL);
+}
+
 static int read_with(struct entry *entry, int debug_fd)
 {
 	_cleanup_(close_search) struct debug_file_search search = open_search(entry);
+	struct elf elf;
 
+	if (debug_fd < 0 && read_elf(entry, &elf) == 0)
+		debug_fd = open_own_debug(entry, &elf, &search);
+	cleanup_closep(&search.folders[0]);
 	return file_symbols_read(entry->fd, &search, debug_fd, &entry->symbols);
 }
 
@@ -490,6 +706,10 @@ static int read_symbols(struct executable_table *table, struct entry *entry)
 		}
 	}
 	table->reading_ns += thread_cpu_ns() - begin_ns;
+	if (!has_file(entry)) {
+		file_symbols_deinit(&entry->symbols);
+		return 0;
+	}
 	if (rc)
 		return rc;
 
@@ -514,7 +734,7 @@ static const char *name_of(struct executable_table *table, struct entry *entry, 
 
 	if (cached || entry->fd < 0)
 		return cached;
-	if (file_symbols_read_name(&entry->symbols, entry->fd, symbol, mangled))
+	if (file_symbols_read_name(&entry->symbols, entry->fd, symbol, mangled) || !has_file(entry))
 		return NULL;
 	demangle(mangled, name);
 	return symbol_name_cache_add(&table->names, entry->serial, symbol, name);
@@ -537,6 +757,8 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 		entry->unreadable = true;
 		return -ENOENT;
 	}
+	if (!entry->symbols.table) // written meanwhile: from another file
+		return -ENOENT;
 	if (symbol_table_find(entry->symbols.table, offset, &range))
 		return -ENOENT;
 	const char *name = name_of(table, entry, range.index);
@@ -552,12 +774,15 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 
 static int open_debug(const struct entry *entry, const struct debug_file_search *search)
 {
-	struct stat status;
+	struct debug_file_search others = *search;
 	struct elf elf;
 
-	if (fstat(entry->fd, &status) || elf_read_headers(entry->fd, &status, &elf, NULL))
+	if (read_elf(entry, &elf))
 		return -1;
-	int fd = debug_file_open(&elf, search);
+	int fd = open_own_debug(entry, &elf, search);
+	others.folders[0] = -1;
+	if (fd < 0)
+		fd = debug_file_open(&elf, &others);
 	return fd < 0 ? -1 : fd;
 }
 
@@ -566,11 +791,12 @@ int executable_open_lines(struct executable_table *table, struct executable *exe
 {
 	struct entry *entry = entry_of(executable);
 	struct line_files files = { .debug_fd = -1 };
+	struct file_version version;
 	struct symbol symbol;
 
 	// Reading symbols finds the debug file, or requests it from a server.
 	executable_find_symbol(table, executable, 0, &symbol);
-	files.fd = executable_open_file(executable);
+	files.fd = executable_open_file(executable, &version);
 	if (files.fd < 0)
 		return files.fd;
 	_cleanup_(close_search) struct debug_file_search search = open_search(entry);
@@ -609,6 +835,7 @@ static void allow_deferred(struct executable_table *table)
 
 void executable_table_poll(struct executable_table *table)
 {
+	table->identifying_ns = 0;
 	allow_deferred(table);
 	if (!table->debuginfod ||
 	    debuginfod_answers(table->debuginfod) == table->debuginfod_answers)
@@ -633,9 +860,10 @@ void executable_table_poll(struct executable_table *table)
 
 static void evict_entry(struct executable_table *table, uint32_t item)
 {
-	const char *id = table->entries[item]->executable.id;
+	const struct executable *executable = &table->entries[item]->executable;
 
-	hash_table_remove(&table->by_id, hash64_of(id, strlen(id)), item);
+	hash_table_remove(&table->by_key, hash_of_text(executable->key), item);
+	hash_table_remove(&table->by_id, hash_of_text(executable->id), item);
 	free_entry(table, table->entries[item]);
 	table->entries[item] = NULL;
 	table->count--;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of executables and shared objects, identified by build id, or by a hash of the file where it has
-// none. All processes that map a file share its entry. Symbols are read when first needed. The files are
-// hostile: every offset, count and size is checked and bounded.
+// The table of executables and shared objects, identified by build id and content: a build id alone is a file's own
+// word, and the first file of libc's would name everybody's functions. All processes that map a file, or copies of it,
+// share its entry. Symbols are read when first needed. The files are hostile: every offset, count and size is checked
+// and bounded, and what is read from a file counts only if it was not written since it was hashed.
 #pragma once
 
 #include <stdbool.h>
@@ -10,15 +11,20 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "agent/elf/build_id.h"
+#include "agent/elf/file_content.h"
 #include "base/error.h"
 
 enum {
+	EXECUTABLE_KEY_BYTES = BUILD_ID_TEXT_BYTES + FILE_CONTENT_TEXT_BYTES, // with ':' and a NUL
 	EXECUTABLES_MAX = 16384,         // files per node; the least recently used are evicted
 	EXECUTABLE_FILES_OPEN_MAX = 512, // descriptors kept; half of the usual RLIMIT_NOFILE
 };
 #define EXECUTABLE_SYMBOL_MEMORY_MAX \
 	(64ULL << 20) // of all symbol tables; the least recently used are evicted, and read again
 
+#define EXECUTABLE_IDENTIFY_NS_MAX \
+	(1ULL * 1000000000) // for hashing files per export interval; the rest is opened in the next
 /** CPU time for reading symbols per export interval; the rest is read in the next. */
 #define EXECUTABLE_SYMBOLS_NS_MAX (2ULL * 1000000000)
 
@@ -26,7 +32,8 @@ struct executable_table;
 
 /** One file. Valid until the next executable_table_trim(), or while it is held. */
 struct executable {
-	char *id;   // GNU build id in hex, or "h" and the file's hash in hex
+	char *id; // GNU build id in hex, or "h" and the file's hash in hex: for others, who know builds by it
+	char *key; // "ID:CONTENT" (file_content.h): what is known of the file is kept by it; ID if it was never open
 	char *path; // as the process sees it: /usr/lib/libfoo.so.1, "[vdso]", "memfd:x"
 	bool has_build_id;
 	uint32_t symbols_version; // changes when more names may be found
@@ -54,26 +61,34 @@ void executable_table_poll(struct executable_table *table);
  * The executable behind an open file. Reads its identity now and keeps a duplicate of @fd for reading
  * symbols later. @path is for display. @fd stays the caller's.
  * Returns 0; -ENOEXEC (not an ELF file of this machine, or broken; @err says what); -EFBIG;
- * -ENOSPC at EXECUTABLES_MAX; -errno.
+ * -ENOSPC at EXECUTABLES_MAX; -EAGAIN past EXECUTABLE_IDENTIFY_NS_MAX, -ESTALE if it was written meanwhile: try again;
+ * -errno.
  */
 int executable_table_open(struct executable_table *table, int fd, const char *path,
 			  struct executable **ret_executable, struct error *err);
+/**
+ * The same for the process with @folder in /proc. If the file is stripped, and a root that is not the host's has its
+ * debug file, that is part of the identity: it names nothing of others.
+ */
+int executable_table_open_of(struct executable_table *table, int fd, int folder, const char *path,
+			     struct executable **ret_executable, struct error *err);
 
 /**
  * The executable of the file with this stat(), if executable_table_open() had it; NULL: open it. A file
- * written since (another size or mtime) is another file.
+ * written since (another size, mtime or ctime) is another file.
  */
 struct executable *executable_table_find_file(const struct executable_table *table,
 					      const struct stat *status);
 
-/** The executable with this id, or NULL. */
-struct executable *executable_table_find_id(const struct executable_table *table, const char *id);
-/** The same, added if need be: a file that cannot be opened, but whose build id the kernel reported. */
+/**
+ * The executable with this build id, if one file of it belongs to root, who alone may write it, and all such have one
+ * content; or NULL. For a file that cannot be opened any more.
+ */
+struct executable *executable_table_find_system_file(const struct executable_table *table,
+						     const char *id);
+/** A file that cannot be opened, but whose build id the kernel reported: without symbols, named by the collector. */
 struct executable *executable_table_add_id(struct executable_table *table, const char *id,
 					   const char *path);
-
-/** Note a process that maps it, by its open folder in /proc: a debug file may lie below its root. */
-void executable_note_folder(struct executable *executable, int folder);
 
 /** Whether more names may come: symbols_version changes when they do. */
 bool executable_may_learn_names(const struct executable *executable);
@@ -81,8 +96,11 @@ bool executable_may_learn_names(const struct executable *executable);
 /** Its file is closed: call executable_table_open() again before executable_find_symbol(). */
 bool executable_wants_file(const struct executable *executable);
 
-/** Duplicate its descriptor for the caller. Returns it; -ENOENT if the file is closed; -errno. */
-int executable_open_file(const struct executable *executable);
+/**
+ * Duplicate its descriptor for the caller. Returns it, and the version that was hashed: what is read counts only if
+ * the file still is of that version afterwards. -ENOENT if the file is closed, or was written; -errno.
+ */
+int executable_open_file(struct executable *executable, struct file_version *ret_version);
 
 /** Hold a reference, so that executable_table_trim() keeps it. NULL is allowed. */
 struct executable *executable_hold(struct executable *executable);

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-static bool has_symtab(const struct elf *elf)
+bool file_has_symtab(const struct elf *elf)
 {
 	_cleanup_free_ Elf64_Shdr *sections = NULL;
 	uint32_t count;
@@ -55,7 +55,7 @@ int file_symbols_read(int fd, const struct debug_file_search *search, int debug_
 		.elf = &elf,
 		.is_cuda_driver = text_begins_with(path_base_name(search->path), "libcuda.so"),
 	};
-	if (debug < 0 && !has_symtab(&elf))
+	if (debug < 0 && !file_has_symtab(&elf))
 		debug = find_debug(&elf, search, &debug_bytes);
 	if (debug >= 0 && read_headers(debug, &debug_elf) == 0)
 		sources.debug = &debug_elf; // a broken one counts as none

@@ -33,6 +33,8 @@ int file_symbols_read_name(const struct file_symbols *symbols, int fd, uint32_t 
 bool file_symbols_want_more(const struct file_symbols *symbols);
 /** Whether there is a debug file on disk: it has more than symbols. */
 bool file_symbols_have_debug_file(const struct file_symbols *symbols);
+/** Whether it has a symbol table of its own: else it is stripped. */
+bool file_has_symtab(const struct elf *elf);
 /** Whether an ELF file itself has DWARF lines. */
 bool file_has_lines(int fd);
 /** Memory held, bytes. */

@@ -24,7 +24,7 @@ enum { REST_FACTOR = 20 };
 /* The requests in one file, then their answers. */
 struct job {
 	struct job *next;
-	char *id; // the executable's
+	char *key; // the executable's
 	struct line_files files;
 	uint32_t count;
 	uint64_t offsets[LINE_WORKER_OFFSETS_MAX];
@@ -72,7 +72,7 @@ static void free_job(struct job *job)
 	line_files_close(&job->files);
 	string_table_deinit(&job->strings);
 	free(job->lines);
-	free(job->id);
+	free(job->key);
 	free(job);
 }
 
@@ -126,7 +126,7 @@ static void report(struct source_line_reader *reader, const struct job *job, int
 		   const char *cause)
 {
 	atomic_fetch_add(&reader->failures, 1);
-	log_debug("source lines: %s: %s; frames show functions only", job->id, cause);
+	log_debug("source lines: %s: %s; frames show functions only", job->key, cause);
 	if (rc == -ENOTCONN || rc == -EPERM)
 		event_warn_once(reader->events, &reader->refused, "source lines",
 				"not read: %s; frames show functions only until a restart", cause);
@@ -220,7 +220,7 @@ void source_line_reader_free(struct source_line_reader *reader)
 
 static void cache_answer(struct source_line_reader *reader, const struct job *job, uint32_t index)
 {
-	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, job->id, job->offsets[index]);
+	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, job->key, job->offsets[index]);
 	struct source_lines lines = { .start_offset = job->starts[index],
 				      .count = job->counts[index] };
 
@@ -240,13 +240,13 @@ static void let_rest(struct source_line_reader *reader, const struct job *job)
 {
 	struct resting *resting = &reader->resting[reader->resting_at++ % LINE_JOBS_MAX];
 
-	resting->id = id128_of(job->id, strlen(job->id));
+	resting->id = id128_of(job->key, strlen(job->key));
 	resting->until_ns = clock_monotonic_ns() + REST_FACTOR * job->cost_ns;
 }
 
-static bool is_resting(const struct source_line_reader *reader, const char *id)
+static bool is_resting(const struct source_line_reader *reader, const char *key)
 {
-	struct id128 hash = id128_of(id, strlen(id));
+	struct id128 hash = id128_of(key, strlen(key));
 	uint64_t now_ns = clock_monotonic_ns();
 
 	for (uint32_t i = 0; i < LINE_JOBS_MAX; i++)
@@ -276,10 +276,10 @@ static struct job *begin_job(struct source_line_reader *reader, struct executabl
 	if (is_small_enough(files.debug_fd >= 0 ? files.debug_fd : files.fd))
 		job = calloc(1, sizeof(*job));
 	if (job)
-		job->id = strdup(executable->id);
-	if (!job || !job->id || string_table_init(&job->strings)) {
+		job->key = strdup(executable->key);
+	if (!job || !job->key || string_table_init(&job->strings)) {
 		line_files_close(&files);
-		free(job ? job->id : NULL);
+		free(job ? job->key : NULL);
 		free(job);
 		return NULL;
 	}
@@ -293,9 +293,9 @@ static struct job *begin_job(struct source_line_reader *reader, struct executabl
 static struct job *find_job(struct source_line_reader *reader, struct executable *executable)
 {
 	for (struct job *job = reader->gathering; job; job = job->next)
-		if (strcmp(job->id, executable->id) == 0)
+		if (strcmp(job->key, executable->key) == 0)
 			return job;
-	return is_resting(reader, executable->id) ? NULL : begin_job(reader, executable);
+	return is_resting(reader, executable->key) ? NULL : begin_job(reader, executable);
 }
 
 static int request(struct source_line_reader *reader, struct executable *executable,
@@ -313,7 +313,7 @@ static int request(struct source_line_reader *reader, struct executable *executa
 int source_line_reader_find(struct source_line_reader *reader, struct executable *executable,
 			    uint64_t offset, struct source_lines *ret_lines)
 {
-	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, executable->id, offset);
+	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, executable->key, offset);
 	const struct cached_lines *cached = source_line_cache_find(&reader->cache, id);
 
 	if (cached && cached->asked)

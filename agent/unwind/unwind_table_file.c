@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 
-/* Raise it when the header changes. Other rows show in `builder`. */
-enum { UNWIND_TABLE_FILE_VERSION = 5 };
+/* Raise it when the header or the key changes. Other rows show in `builder`. */
+enum { UNWIND_TABLE_FILE_VERSION = 6 };
 
 static const char file_magic[8] = "cairnUT";
 

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python functions in the collector's answers: named, on their lines, with their shares."""
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
+
+from fleet import unique
 
 POINTS = 0.02  # share of the service's CPU time
 WORKLOAD = pathlib.Path(__file__).resolve().parents[1] / "workloads" / "burn_python.py"
@@ -50,3 +55,29 @@ def test_marks_python_frames(graph):
     kinds = {graph.kinds[node] for node in range(1, len(graph.names))
              if f"({WORKLOAD.name}:" in graph.names[node]}
     assert kinds == {"python"}
+
+
+ALTERED = """
+import ctypes, sys, time
+if sys.argv[1] == "altered":
+    ctypes.c_ssize_t.from_address(id(type((lambda: 0).__code__)) + 32).value = 7
+def spinner():
+    end = time.process_time() + 4
+    while time.process_time() < end:
+        pass
+spinner()
+"""
+
+
+def test_an_altered_process_disables_no_others(collector, start_agent):
+    """It overwrites the size of code objects, by which its build was judged."""
+    start_agent(collector, "--frequency", "499")
+    totals = {}
+    for name in ("altered", "plain"):
+        service = unique(name)
+        subprocess.run([sys.executable, "-c", ALTERED, name], check=True,
+                       env={**os.environ, "OTEL_SERVICE_NAME": service})
+        collector.api.wait_for_total(service, 4e9)
+        graph = collector.api.merge(service)
+        totals[name] = graph.total_of_any_line("spinner") / graph.total
+    assert totals["plain"] > 0.9, totals

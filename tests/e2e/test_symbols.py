@@ -75,6 +75,25 @@ def expect_named(graph):
     assert graph.path(deepest)[-3:] == ["main", "worker", "hot_inlined"]
 
 
+def test_files_of_one_build_id_keep_their_own_names(tmp_path, collector, start_agent):
+    """A forged program runs first; both have the build id of the real one."""
+    start_agent(collector, "--frequency", "499", "--cache", str(tmp_path / "cache"))
+    services = {}
+    for name in ("forged", "real"):
+        services[name] = unique(name)
+        source = tmp_path / f"{name}.c"
+        source.write_text(SOURCE.replace("worker", f"{name}_worker").replace("hot_inlined", f"{name}_hot"))
+        path = tmp_path / name
+        subprocess.run(["gcc", "-O2", f"-DSECONDS={SECONDS}", "-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567",
+                        source, "-o", path], check=True)
+        subprocess.run([path], check=True, env={"OTEL_SERVICE_NAME": services[name]})
+    for name, other in (("forged", "real"), ("real", "forged")):
+        collector.api.wait_for_total(services[name], SECONDS * 1e9)
+        graph = collector.api.merge(services[name])
+        assert graph.total_of(f"{name}_worker") > 0.9 * graph.total
+        assert graph.total_of(f"{other}_worker") == 0
+
+
 @pytest.fixture
 def split(tmp_path):
     return Split(tmp_path)

@@ -179,6 +179,48 @@ TEST(builds_and_installs_a_file_once)
 	close_world();
 }
 
+TEST(files_of_one_build_id_have_their_own_tables)
+{
+	open_world(1 << 20);
+	uint32_t forged = want(make_file(1, (struct order){ .pages = 1, .rules = 1 }));
+	settle();
+	uint32_t libc = want(make_file(1, (struct order){ .pages = 3, .rules = 5 }));
+	settle();
+	EXPECT_EQ(2, builds, "builds");
+	EXPECT_EQ(1 * 4096, unwind_tables_file(tables, forged)->bytes, "the first");
+	EXPECT_EQ(3 * 4096, unwind_tables_file(tables, libc)->bytes, "the other");
+	close_world();
+}
+
+TEST(a_file_written_meanwhile_gives_no_table)
+{
+	static const char byte = 1;
+	struct file_version version;
+
+	open_world(1 << 20);
+	struct executable *executable = make_file(1, (struct order){ .pages = 3, .rules = 5 });
+	int fd = executable_open_file(executable, &version);
+	pthread_mutex_lock(&building);
+	while (sem_trywait(&asked) == 0)
+		;
+	uint32_t file = want(executable);
+	sem_wait(&asked);
+	usleep(20000); // the kernel's clock of files is coarse
+	assert_int_equal(1, pwrite(fd, &byte, 1, IMAGE_TEXT));
+	close(fd);
+	pthread_mutex_unlock(&building);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "not its writer's word");
+	EXPECT_EQ(true, executable_open_file(executable, &version) < 0, "closed");
+
+	// An unwritten copy.
+	assert_ptr_equal(executable, make_file(1, (struct order){ .pages = 3, .rules = 5 }));
+	EXPECT_EQ(file, want(executable), "the same content");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "built from the copy");
+	close_world();
+}
+
 TEST(rules_get_the_shared_numbers)
 {
 	open_world(1 << 20);
@@ -711,6 +753,8 @@ TEST(closing_does_not_wait_for_queued_builds)
 }
 
 RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
+	  cmocka_unit_test(files_of_one_build_id_have_their_own_tables),
+	  cmocka_unit_test(a_file_written_meanwhile_gives_no_table),
 	  cmocka_unit_test(rules_get_the_shared_numbers),
 	  cmocka_unit_test(remembers_unusable_files_with_the_reason),
 	  cmocka_unit_test(does_not_build_what_cannot_fit),

@@ -228,24 +228,25 @@ TEST(reports_an_unsupported_build_once)
 	}
 }
 
-/* A process that is stopped while it starts: its interpreters cannot be read yet. */
+/* Its interpreters cannot be read, as those of a process that is stopped while it starts. */
+#define HIDDEN_INTERPRETERS                                                                     \
+	LOOP "unsigned Py_Version = 0x030b0000; unsigned long PyCode_Type[64] = { [4] = 184 };" \
+	     "asm(\".bss; .balign 4096; .skip 4096 - 16; .globl _PyRuntime; .type "             \
+	     "_PyRuntime,@object;"                                                              \
+	     ".size _PyRuntime, 16; _PyRuntime: .skip 16 + 4096; .text\");"                     \
+	     "extern char _PyRuntime[]; int mprotect(void *, unsigned long, int);"              \
+	     "__attribute__((constructor)) void hide(void) { mprotect(_PyRuntime + 16, 4096, "  \
+	     "0); }"
+
 TEST(one_failed_process_does_not_refuse_its_build)
 {
-	const char *source = LOOP
-		"unsigned Py_Version = 0x030b0000; unsigned long PyCode_Type[64] = { [4] = 184 };"
-		"asm(\".bss; .balign 4096; .skip 4096 - 16; .globl _PyRuntime; .type "
-		"_PyRuntime,@object;"
-		".size _PyRuntime, 16; _PyRuntime: .skip 16 + 4096; .text\");"
-		"extern char _PyRuntime[]; int mprotect(void *, unsigned long, int);"
-		"__attribute__((constructor)) void hide(void) { mprotect(_PyRuntime + 16, 4096, "
-		"0); }";
 	char folder[] = "/tmp/cairn-runtime-XXXXXX", path[128];
 	struct python_process process;
 	struct error notice;
 	struct program shell;
 
 	assert_non_null(mkdtemp(folder));
-	if (!compile(folder, "libpython3.11.so.1.0", source, path, sizeof(path))) {
+	if (!compile(folder, "libpython3.11.so.1.0", HIDDEN_INTERPRETERS, path, sizeof(path))) {
 		rmdir(folder);
 		SKIP("no C compiler here");
 	}
@@ -253,6 +254,58 @@ TEST(one_failed_process_does_not_refuse_its_build)
 	for (int i = 0; i < 100; i++)
 		EXPECT_EQ(-EAGAIN, find(&shell, &process, &notice), "asked again");
 	stop(&shell);
+	unlink(path);
+	rmdir(folder);
+}
+
+/* tp_basicsize of PyCode_Type, and the version in _Py_DebugOffsets, are what a build was judged by. */
+TEST(an_altered_process_does_not_refuse_its_build)
+{
+	static const char source[] = "import ctypes, os, time\n"
+				     "code = type((lambda: 0).__code__)\n"
+				     "ctypes.c_ssize_t.from_address(id(code) + 32).value = 7\n"
+				     "os.write(1, b'1')\n"
+				     "time.sleep(60)\n";
+
+	find_pythons();
+	if (!python_program_count)
+		SKIP("no CPython here");
+	for (uint32_t i = 0; i < python_program_count; i++) {
+		const char *path = python_programs[i].path;
+		const char *const altered_argv[] = { path, "-c", source, NULL };
+		struct program altered = start(NULL, altered_argv), plain = start_python(path);
+		struct python_process process;
+		struct error notice;
+
+		find(&altered, &process, &notice);
+		EXPECT_EQ(0, notice.code, path);
+		EXPECT_EQ(0, find(&plain, &process, &notice), path);
+		stop(&altered);
+		stop(&plain);
+	}
+}
+
+/* Twenty of one user. */
+TEST(many_failed_processes_do_not_refuse_their_build)
+{
+	char folder[] = "/tmp/cairn-runtime-XXXXXX", path[128];
+	int reported = 0;
+
+	assert_non_null(mkdtemp(folder));
+	if (!compile(folder, "libpython3.11.so.1.0", HIDDEN_INTERPRETERS, path, sizeof(path))) {
+		rmdir(folder);
+		SKIP("no C compiler here");
+	}
+	for (int i = 0; i < 20; i++) {
+		struct program shell = start_shell(path);
+		struct python_process process;
+		struct error notice;
+
+		EXPECT_EQ(-EAGAIN, find(&shell, &process, &notice), "asked again later");
+		reported += notice.code != 0;
+		stop(&shell);
+	}
+	EXPECT_EQ(1, reported, "said once");
 	unlink(path);
 	rmdir(folder);
 }
@@ -277,4 +330,6 @@ TEST(reports_an_exited_process)
 
 RUN_TESTS(CASE(finds_interpreters_and_recognizes_builds), CASE(other_programs_have_no_interpreter),
 	  CASE(reports_an_unsupported_build_once),
-	  CASE(one_failed_process_does_not_refuse_its_build), CASE(reports_an_exited_process))
+	  CASE(one_failed_process_does_not_refuse_its_build),
+	  CASE(an_altered_process_does_not_refuse_its_build),
+	  CASE(many_failed_processes_do_not_refuse_their_build), CASE(reports_an_exited_process))

@@ -61,15 +61,14 @@ TEST(demangles_names_and_cuts_versions)
 	executable_table_free(table);
 }
 
-TEST(equal_build_ids_are_one_executable)
+TEST(copies_are_one_executable)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
 
 	image_init(&image);
 	struct executable *one = open_image(table, &image);
-	struct executable *copy = open_image(table, &image); // another file, the same build id
-	assert_ptr_equal(one, copy);
+	assert_ptr_equal(one, open_image(table, &image)); // another file of the same content
 	image.note_id[0]++;
 	assert_ptr_not_equal(one, open_image(table, &image));
 	image.segments[1].p_type = PT_NULL;
@@ -81,17 +80,158 @@ TEST(equal_build_ids_are_one_executable)
 	executable_table_free(table);
 }
 
-TEST(a_file_with_symbols_replaces_its_stripped_copy)
+/* A build id is a file's own word: anybody's program may have libc's. */
+TEST(files_of_one_build_id_have_their_own_symbols)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
 
 	image_init(&image);
-	struct executable *executable = open_image(table, &image);
-	check_name(table, executable, IMAGE_TEXT + 0x100, "(none)");
-	image_add_symbol(&image, "found", 0x100, 16, STB_GLOBAL, STT_FUNC);
-	assert_ptr_equal(executable, open_image(table, &image));
-	check_name(table, executable, IMAGE_TEXT + 0x100, "found");
+	image_add_symbol(&image, "forged", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	struct executable *forged = open_image(table, &image);
+	check_name(table, forged, IMAGE_TEXT + 0x100, "forged");
+	image_init(&image);
+	image_add_symbol(&image, "malloc", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	struct executable *libc = open_image(table, &image);
+	assert_ptr_not_equal(forged, libc);
+	assert_string_equal(forged->id, libc->id);
+	assert_string_not_equal(forged->key, libc->key);
+	check_name(table, libc, IMAGE_TEXT + 0x100, "malloc");
+	check_name(table, forged, IMAGE_TEXT + 0x100, "forged");
+	executable_table_free(table);
+}
+
+TEST(a_written_file_names_nothing_more)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *executable;
+	struct elf_image image;
+	struct file_version version;
+
+	image_init(&image);
+	image_add_symbol(&image, "one", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	uint32_t name = image_add_symbol(&image, "two", 0x200, 16, STB_GLOBAL, STT_FUNC)->st_name;
+	int fd = image_open(&image);
+	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
+	check_name(table, executable, IMAGE_TEXT + 0x100, "one");
+	usleep(20000); // the kernel's clock of files is coarse
+	assert_int_equal(3,
+			 pwrite(fd, "bad", 3, (off_t)(offsetof(struct elf_image, names) + name)));
+	check_name(table, executable, IMAGE_TEXT + 0x200, "(none)");
+	assert_true(executable_wants_file(executable));
+	assert_int_equal(-ENOENT, executable_open_file(executable, &version));
+
+	struct executable *written;
+	assert_int_equal(0, executable_table_open(table, fd, "x", &written, NULL));
+	assert_ptr_not_equal(executable, written);
+	assert_ptr_equal(executable, open_image(table, &image)); // an unwritten copy
+	check_name(table, executable, IMAGE_TEXT + 0x200, "two");
+	close(fd);
+	executable_table_free(table);
+}
+
+/* What a container has under /usr/lib/debug names nobody else's functions. */
+TEST(a_debug_file_of_a_container_is_its_own)
+{
+	char root[] = "/tmp/cairn-root-XXXXXX", command[512];
+	struct executable_table *table = executable_table_new();
+	struct executable *contained, *libc;
+	static struct elf_image debug;
+	struct elf_image image;
+
+	assert_non_null(mkdtemp(root));
+	snprintf(command, sizeof(command), "mkdir -p %s/root/usr/lib/debug/.build-id/00", root);
+	assert_int_equal(0, system(command));
+	snprintf(command, sizeof(command), "%s/root/usr/lib/debug/.build-id/00/%s.debug", root,
+		 "0b16212c37424d58636e79848f9aa5b0bbc6d1");
+	image_init(&debug);
+	image_add_symbol(&debug, "forged", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	int fd = open(command, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	assert_int_equal(IMAGE_BYTES, write(fd, &debug, IMAGE_BYTES));
+	close(fd);
+
+	image_init(&image);
+	fd = image_open(&image);
+	int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(
+			0, executable_table_open_of(table, fd, folder, "x", &contained, NULL));
+		check_name(table, contained, IMAGE_TEXT + 0x100, "forged");
+	}
+	// The same file, mapped outside of the container.
+	assert_int_equal(0, executable_table_open_of(table, fd, -1, "x", &libc, NULL));
+	assert_ptr_not_equal(contained, libc);
+	check_name(table, libc, IMAGE_TEXT + 0x100, "(none)");
+	assert_int_equal(2, executable_table_count(table));
+	close(fd);
+	close(folder);
+	snprintf(command, sizeof(command), "rm -r %s", root);
+	assert_int_equal(0, system(command));
+	executable_table_free(table);
+}
+
+static struct executable *open_with_mode(struct executable_table *table,
+					 const struct elf_image *image, mode_t mode, uid_t owner)
+{
+	struct executable *executable = NULL;
+	int fd = image_open(image);
+
+	assert_int_equal(0, fchmod(fd, mode));
+	if (owner && fchown(fd, owner, 0))
+		executable = NULL; // not root: nothing is of the system
+	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
+	close(fd);
+	return executable;
+}
+
+TEST(finds_only_files_of_the_system_by_build_id)
+{
+	struct executable_table *table = executable_table_new();
+	struct elf_image image;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	image_init(&image);
+	const char *id = open_with_mode(table, &image, 0777, 0)->id;
+	assert_null(executable_table_find_system_file(table, id));
+	image.text[0] = 1;
+	open_with_mode(table, &image, 0755, 1000);
+	assert_null(executable_table_find_system_file(table, id));
+	image.text[0] = 2;
+	struct executable *libc = open_with_mode(table, &image, 0755, 0);
+	assert_ptr_equal(libc, executable_table_find_system_file(table, id));
+	image.text[0] = 3;
+	open_with_mode(table, &image, 0755, 1000);
+	assert_ptr_equal(libc, executable_table_find_system_file(table, id));
+	image.text[0] = 4;
+	open_with_mode(table, &image, 0755, 0);
+	assert_null(executable_table_find_system_file(table, id)); // which one is it?
+	executable_table_free(table);
+}
+
+TEST(hashing_time_is_bounded)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *executable;
+	struct elf_image image;
+	int rc = 0, fd = -1;
+
+	image_init(&image);
+	image.sections[SECTION_STRTAB].sh_offset = 0;
+	image.sections[SECTION_STRTAB].sh_size = 256 << 20;
+	for (int i = 0; i < 1000 && !rc; i++) {
+		image.note_id[0] = (uint8_t)i;
+		image.note_id[1] = (uint8_t)(i >> 8);
+		fd = image_open(&image);
+		assert_int_equal(0, ftruncate(fd, 256 << 20));
+		rc = executable_table_open(table, fd, "x", &executable, NULL);
+		if (!rc)
+			close(fd);
+	}
+	assert_int_equal(-EAGAIN, rc);
+	executable_table_poll(table);
+	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
+	close(fd);
 	executable_table_free(table);
 }
 
@@ -109,6 +249,9 @@ TEST(finds_a_known_file_by_stat)
 	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
 	assert_ptr_equal(executable, executable_table_find_file(table, &status));
 	status.st_mtim.tv_nsec++;
+	assert_null(executable_table_find_file(table, &status));
+	status.st_mtim.tv_nsec--; // as its owner may
+	status.st_ctim.tv_nsec++;
 	assert_null(executable_table_find_file(table, &status));
 	close(fd);
 	executable_table_free(table);
@@ -285,9 +428,12 @@ TEST(reads_this_program_and_its_libraries)
 }
 
 RUN_TESTS(cmocka_unit_test(demangles_names_and_cuts_versions),
-	  cmocka_unit_test(equal_build_ids_are_one_executable),
-	  cmocka_unit_test(a_file_with_symbols_replaces_its_stripped_copy),
-	  cmocka_unit_test(finds_a_known_file_by_stat),
+	  cmocka_unit_test(copies_are_one_executable),
+	  cmocka_unit_test(files_of_one_build_id_have_their_own_symbols),
+	  cmocka_unit_test(a_written_file_names_nothing_more),
+	  cmocka_unit_test(a_debug_file_of_a_container_is_its_own),
+	  cmocka_unit_test(finds_only_files_of_the_system_by_build_id),
+	  cmocka_unit_test(hashing_time_is_bounded), cmocka_unit_test(finds_a_known_file_by_stat),
 	  cmocka_unit_test(trimming_closes_files_without_holders),
 	  cmocka_unit_test(bounds_open_files_and_reopens_them),
 	  cmocka_unit_test(evicts_executables_without_holders),

@@ -70,15 +70,19 @@ struct fixture {
 	struct source_line_reader *reader;
 };
 
-static void fixture_open(struct fixture *fixture, const struct program *program)
+/* @has_root: the program's folder is that of its process, with a root of its own. */
+static void fixture_open(struct fixture *fixture, const struct program *program, bool has_root)
 {
 	int fd = open(program->path, O_RDONLY | O_CLOEXEC);
+	int folder = has_root ? open(program->folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 
 	assert_true(fd >= 0);
 	fixture->executables = executable_table_new();
-	assert_int_equal(0, executable_table_open(fixture->executables, fd, program->path,
-						  &fixture->executable, NULL));
+	assert_int_equal(0, executable_table_open_of(fixture->executables, fd, folder,
+						     program->path, &fixture->executable, NULL));
 	close(fd);
+	if (folder >= 0)
+		close(folder);
 	fixture->launcher = launch();
 	fixture->reader = source_line_reader_new(fixture->executables, fixture->launcher, NULL);
 	assert_non_null(fixture->reader);
@@ -123,7 +127,7 @@ TEST(finds_an_inlined_call_with_its_caller)
 	struct program program;
 
 	program_new(&program, "-g");
-	fixture_open(&fixture, &program);
+	fixture_open(&fixture, &program, false);
 	uint64_t offset = offset_of(&fixture, "outer");
 	assert_int_equal(-EAGAIN, source_line_reader_find(fixture.reader, fixture.executable,
 							  offset, &place));
@@ -151,7 +155,7 @@ TEST(finds_a_nested_function)
 	    "{ return x * n; }; return twice(n) + twice(2); } int main() { return outer(1); }' "
 	    "> p.cc && g++ -O1 -g -no-pie -Wl,--build-id p.cc -o p%s",
 	    program.folder, "");
-	fixture_open(&fixture, &program);
+	fixture_open(&fixture, &program, false);
 	uint64_t offset = offset_of(&fixture, "outer(int)::{lambda(int)#1}::operator()");
 	assert_int_equal(0, find(&fixture, offset, &place));
 	assert_int_equal(1, place.count);
@@ -168,7 +172,7 @@ TEST(instructions_of_one_line_share_a_start)
 	struct program program;
 
 	program_new(&program, "-g");
-	fixture_open(&fixture, &program);
+	fixture_open(&fixture, &program, false);
 	uint64_t offset = offset_of(&fixture, "outer");
 	assert_int_equal(0, find(&fixture, offset, &first));
 	assert_int_equal(0, find(&fixture, offset + 1, &second));
@@ -184,7 +188,7 @@ TEST(answers_that_there_are_no_lines)
 	struct program program;
 
 	program_new(&program, "-g0");
-	fixture_open(&fixture, &program);
+	fixture_open(&fixture, &program, false);
 	assert_int_equal(-ENOENT, find(&fixture, offset_of(&fixture, "outer"), &place));
 	assert_int_equal(-ENOENT, find(&fixture, UINT64_MAX, &place));
 	fixture_close(&fixture);
@@ -202,13 +206,10 @@ TEST(reads_lines_from_the_debug_file)
 	    "strip --strip-all p && objcopy --add-gnu-debuglink=p.debug p && "
 	    "mv p.debug root$(pwd)",
 	    program.folder, program.folder);
-	fixture_open(&fixture, &program);
-	int folder = open(program.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	executable_note_folder(fixture.executable, folder);
+	fixture_open(&fixture, &program, true);
 	assert_int_equal(0, find(&fixture, offset_of(&fixture, "outer"), &place));
 	assert_int_equal(2, place.count);
 	assert_string_equal("inner", place.lines[0].name);
-	close(folder);
 	fixture_close(&fixture);
 	program_end(&program);
 }
@@ -232,13 +233,10 @@ TEST(reads_shared_dwarf)
 	    "readelf -S p.debug | grep -q altlink && strip --strip-all p && "
 	    "objcopy --add-gnu-debuglink=p.debug p && mv p.debug $R$(pwd)",
 	    program.folder, program.folder);
-	fixture_open(&fixture, &program);
-	int folder = open(program.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	executable_note_folder(fixture.executable, folder);
+	fixture_open(&fixture, &program, true);
 	assert_int_equal(0, find(&fixture, offset_of(&fixture, "outer"), &place));
 	assert_int_equal(2, place.count);
 	assert_string_equal("inner", place.lines[0].name);
-	close(folder);
 	fixture_close(&fixture);
 	program_end(&program);
 }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/elf/file_content.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nettle/sha2.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+enum {
+	PIECE_BYTES = 256 << 10,
+	NAME_BYTES = 32, // of a section: longer than any of a table
+};
+
+struct hashing {
+	const struct elf *elf;
+	struct sha256_ctx state;
+	uint8_t *piece;
+	uint64_t bytes_left; // that may be read
+	bool is_whole;
+};
+
+static void add(struct hashing *hashing, const void *bytes, size_t size)
+{
+	sha256_update(&hashing->state, size, bytes);
+}
+
+/* What lies outside of the file is not read by anybody. */
+static int add_range(struct hashing *hashing, uint64_t offset, uint64_t size)
+{
+	uint64_t file_size = hashing->elf->size;
+
+	if (offset >= file_size || size > file_size - offset)
+		return 0;
+	if (size > hashing->bytes_left) {
+		hashing->is_whole = false;
+		return 0;
+	}
+	hashing->bytes_left -= size;
+	while (size) {
+		size_t piece = size < PIECE_BYTES ? size : PIECE_BYTES;
+		int rc = elf_read(hashing->elf, offset, hashing->piece, piece);
+
+		if (rc)
+			return rc;
+		add(hashing, hashing->piece, piece);
+		offset += piece;
+		size -= piece;
+	}
+	return 0;
+}
+
+static int add_headers(struct hashing *hashing)
+{
+	Elf64_Phdr segment;
+
+	add(hashing, &hashing->elf->size, sizeof(hashing->elf->size));
+	add(hashing, &hashing->elf->header, sizeof(hashing->elf->header));
+	for (uint32_t i = 0; elf_read_segment(hashing->elf, i, &segment) == 0; i++)
+		add(hashing, &segment, sizeof(segment));
+	return 0;
+}
+
+static bool has_table_name(const struct elf *elf, const Elf64_Shdr *names,
+			   const Elf64_Shdr *section)
+{
+	static const char *const tables[] = {
+		".eh_frame",  ".eh_frame_hdr", ".debug_frame",   ".zdebug_frame",
+		".gopclntab", ".plt",          ".gnu_debugdata", ".data.rel.ro.gopclntab",
+	};
+	char name[NAME_BYTES] = { 0 };
+
+	if (section->sh_name >= names->sh_size ||
+	    elf_read(elf, names->sh_offset + section->sh_name, name, sizeof(name) - 1))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		if (strcmp(name, tables[i]) == 0)
+			return true;
+	return false;
+}
+
+static bool is_table(const struct elf *elf, const Elf64_Shdr *names, const Elf64_Shdr *section)
+{
+	switch (section->sh_type) {
+	case SHT_SYMTAB:
+	case SHT_DYNSYM:
+	case SHT_STRTAB:
+	case SHT_NOTE:
+		return true;
+	default:
+		return has_table_name(elf, names, section);
+	}
+}
+
+static int add_sections(struct hashing *hashing, const Elf64_Shdr *sections, uint32_t count)
+{
+	static const Elf64_Shdr nothing = { 0 };
+	uint32_t at = hashing->elf->header.e_shstrndx;
+	const Elf64_Shdr *names = at < count ? &sections[at] : &nothing;
+	int rc = 0;
+
+	add(hashing, sections, count * sizeof(*sections));
+	for (uint32_t i = 0; i < count && !rc; i++)
+		if (sections[i].sh_type != SHT_NULL && sections[i].sh_type != SHT_NOBITS &&
+		    (sections[i].sh_size <= FILE_CONTENT_SECTION_BYTES_MAX ||
+		     is_table(hashing->elf, names, &sections[i])))
+			rc = add_range(hashing, sections[i].sh_offset, sections[i].sh_size);
+	return rc;
+}
+
+/* Without section headers tables lie anywhere in it. */
+static int add_loads(struct hashing *hashing)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < hashing->elf->load_count && !rc; i++)
+		rc = add_range(hashing, hashing->elf->loads[i].p_offset,
+			       hashing->elf->loads[i].p_filesz);
+	return rc;
+}
+
+static int add_all(struct hashing *hashing)
+{
+	_cleanup_free_ Elf64_Shdr *sections = NULL;
+	uint32_t count = 0;
+	int rc = add_headers(hashing);
+
+	if (rc)
+		return rc;
+	rc = elf_read_sections(hashing->elf, &sections, &count);
+	if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG || (!rc && !count))
+		return add_loads(hashing);
+	return rc ? rc : add_sections(hashing, sections, count);
+}
+
+int file_content_of_elf(const struct elf *elf, const struct file_version *version,
+			char ret_text[FILE_CONTENT_TEXT_BYTES])
+{
+	_cleanup_free_ uint8_t *piece = malloc(PIECE_BYTES);
+	struct hashing hashing = {
+		.elf = elf,
+		.piece = piece,
+		.bytes_left = FILE_CONTENT_BYTES_MAX,
+		.is_whole = true,
+	};
+	uint8_t digest[(FILE_CONTENT_TEXT_BYTES - 1) / 2];
+
+	if (!piece)
+		return -ENOMEM;
+	sha256_init(&hashing.state);
+	int rc = add_all(&hashing);
+	if (rc)
+		return rc;
+	if (!file_version_is_of(version, elf->fd))
+		return -ESTALE;
+	if (!hashing.is_whole)
+		add(&hashing, version, sizeof(*version));
+	sha256_digest(&hashing.state, sizeof(digest), digest);
+	text_encode_hex(digest, sizeof(digest), ret_text);
+	return 0;
+}
