@@ -398,6 +398,61 @@ TEST(bounds_reads_for_unmapped_addresses)
 	tables_free(&tables);
 }
 
+static uint64_t each_millisecond(void)
+{
+	static uint64_t now_ns;
+
+	return now_ns += NS_PER_MS;
+}
+
+static void list_function(uint64_t address, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	FILE *file = fopen(path, "a");
+	fprintf(file, "%lx 10 %s\n", (unsigned long)address, name);
+	fclose(file);
+	usleep(100000); // files are read at a bounded rate
+}
+
+static const char *jit_name_of(struct tables *tables, struct process *process, uint64_t address)
+{
+	struct code_address code;
+
+	process_find_code(tables->processes, process, address, &code);
+	return code.jit_name ? code.jit_name : "";
+}
+
+/* Each read of its files takes a millisecond, and no more are allowed. */
+TEST(puts_off_what_a_process_may_not_cost)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	uint64_t code = (uintptr_t)map_code();
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	char path[64];
+
+	list_function(code, "f");
+	process_mappings(tables.processes, process);
+	struct work_pool *work = process_table_work(tables.processes);
+	work->cpu_ns = each_millisecond;
+	work->process_ns = NS_PER_MS;
+	process_table_expire(tables.processes, NS_PER_SECOND);
+	EXPECT_STR("f", jit_name_of(&tables, process, code), "within the budget");
+	list_function(code + 16, "g");
+	EXPECT_STR("", jit_name_of(&tables, process, code + 16), "spent");
+	EXPECT_STR("f", jit_name_of(&tables, process, code), "known before");
+	EXPECT_EQ(1, work->put_off, "processes put off");
+	process_table_expire(tables.processes, NS_PER_SECOND);
+	EXPECT_STR("g", jit_name_of(&tables, process, code + 16), "in the next interval");
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	unlink(path);
+	munmap((void *)(uintptr_t)code, 4096);
+	tables_free(&tables);
+}
+
 RUN_TESTS(cmocka_unit_test(a_new_generation_is_a_new_list),
 	  cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
 	  cmocka_unit_test(finds_addresses_of_a_running_process),
@@ -416,4 +471,5 @@ RUN_TESTS(cmocka_unit_test(a_new_generation_is_a_new_list),
 	  cmocka_unit_test(notices_a_lost_exit_event),
 	  cmocka_unit_test(bounds_processes_from_events),
 	  cmocka_unit_test(finds_a_library_loaded_later),
-	  cmocka_unit_test(bounds_reads_for_unmapped_addresses))
+	  cmocka_unit_test(bounds_reads_for_unmapped_addresses),
+	  cmocka_unit_test(puts_off_what_a_process_may_not_cost))
