@@ -24,6 +24,7 @@
 #include "collector/check_command.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
+#include "collector/ingest/ingest_identity.h"
 #include "collector/ingest/readiness.h"
 #include "collector/ingest/rpc_events.h"
 #include "collector/options.h"
@@ -97,8 +98,13 @@ static void collector_close(struct collector *collector)
 static int open_grpc(struct collector *collector, struct error *err)
 {
 	const struct rpc_method methods[] = {
-		{ RECEIVER_METHOD, receiver_export, collector->receiver, EXPORT_WORK_PER_BYTE },
-		{ HEALTH_METHOD, readiness_health, NULL, 1 },
+		{ .name = RECEIVER_METHOD,
+		  .handle = receiver_export,
+		  .context = collector->receiver,
+		  .work_per_byte = EXPORT_WORK_PER_BYTE,
+		  .admit = ingest_admit,
+		  .admit_context = collector->access },
+		{ .name = HEALTH_METHOD, .handle = readiness_health, .work_per_byte = 1 },
 	};
 	struct rpc_server_limits limits = rpc_server_limits_default;
 	const struct rpc_server_options options = {
@@ -108,6 +114,7 @@ static int open_grpc(struct collector *collector, struct error *err)
 		.methods = methods,
 		.method_count = ARRAY_SIZE(methods),
 		.limits = &limits,
+		.tls = collector->tls,
 		.budget = &collector->messages,
 		.report = rpc_events_report,
 		.report_context = &collector->rpc_events,

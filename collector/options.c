@@ -44,10 +44,7 @@ static int check_security(const struct collector_options *options, struct error 
 		return error_set(err, -EINVAL,
 				 "--%s: needs --access, the file that says what each name may do",
 				 options->proxy_header ? "proxy-header" : "tls-client-ca");
-	int rc = options->tls_cert && !options->insecure && !address_is_local(options->grpc)
-			 ? error_set(err, -EPERM, "--grpc %.60s: it has no TLS yet; add --insecure",
-				     options->grpc)
-			 : check_address(options, "grpc", options->grpc, err);
+	int rc = check_address(options, "grpc", options->grpc, err);
 	return rc ? rc : check_address(options, "http", options->http, err);
 }
 

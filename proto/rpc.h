@@ -50,6 +50,7 @@ enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
 void rpc_client_cancel(struct rpc_client *client);
 
 struct rpc_server;
+struct tls_server;
 
 extern const struct rpc_server_limits rpc_server_limits_default;
 
@@ -60,6 +61,7 @@ struct rpc_server_options {
 	const struct rpc_method *methods;
 	uint32_t method_count;
 	const struct rpc_server_limits *limits; // NULL: rpc_server_limits_default
+	struct tls_server *tls;                 // borrowed; NULL: no TLS
 	/** Memory of all messages: received, inflated, handled, answered. Borrowed; NULL: no limit. */
 	struct byte_budget *budget;
 	/** Count @event; @peer: whose call or connection it was, or "". May be NULL. Any thread. */

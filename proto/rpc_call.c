@@ -52,6 +52,7 @@ void rpc_call_free(struct rpc_call *call)
 	buffer_deinit(&call->response);
 	byte_budget_give(call->budget, CALL_BYTES);
 	free(call->authorization);
+	free(call->caller);
 	free(call);
 }
 
@@ -93,9 +94,10 @@ void rpc_call_add_header(struct rpc_call *call, const char *name, const char *va
 		uint64_t ns = timeout_ns(value);
 
 		call->deadline_ns = ns ? call->since_ns + ns : 0;
-	} else if (!strcmp(name, "authorization") && !call->authorization &&
-		   value_size <= RPC_AUTHORIZATION_BYTES_MAX) {
-		call->authorization = strdup(value);
+	} else if (!strcmp(name, "authorization") && !call->authorization) {
+		// One that is too long is there, and is refused.
+		call->authorization =
+			strdup(value_size <= RPC_AUTHORIZATION_BYTES_MAX ? value : "");
 	}
 }
 

@@ -37,6 +37,7 @@ struct rpc_call {
 	char method_name[RPC_METHOD_BYTES];
 	const struct rpc_method *method; // NULL: not known
 	char *authorization;             // NULL: none
+	void *caller;                    // of the method's admit(); owned
 	bool is_grpc;                    // by its content type
 	bool has_other_encoding;         // than gzip
 	bool has_ended;                  // the client sends no more

@@ -199,6 +199,28 @@ static void end_call(struct rpc_connection *connection, struct rpc_call *call)
 }
 
 // The headers are there: refuse what need not be received.
+// Before the message: a stranger's is not received.
+static void admit(struct rpc_connection *connection, struct rpc_call *call)
+{
+	const struct rpc_method *method = call->method;
+	const struct rpc_visitor visitor = {
+		.peer = connection->peer->name,
+		.authorization = call->authorization,
+		.tls_session = rpc_transport_tls_session(&connection->transport),
+	};
+
+	if (!method->admit)
+		return;
+	enum rpc_status status =
+		method->admit(method->admit_context, &visitor, &call->caller, &call->err);
+	if (call->authorization)
+		explicit_bzero(call->authorization, strlen(call->authorization));
+	if (status == RPC_OK)
+		return;
+	report(connection, RPC_EVENT_REFUSED);
+	refuse(connection, call, status);
+}
+
 static void check_headers(struct rpc_connection *connection, struct rpc_call *call)
 {
 	const struct rpc_service *service = connection->service;
@@ -206,8 +228,10 @@ static void check_headers(struct rpc_connection *connection, struct rpc_call *ca
 	for (uint32_t i = 0; i < service->method_count; i++)
 		if (!strcmp(call->method_name, service->methods[i].name))
 			call->method = &service->methods[i];
-	if (call->method && call->is_grpc)
+	if (call->method && call->is_grpc) {
+		admit(connection, call);
 		return;
+	}
 	error_set(&call->err, -ENOSYS,
 		  call->is_grpc ? "no such method here; is this the collector's gRPC address?"
 				: "only gRPC is spoken here; the page is at the HTTP address");
@@ -395,7 +419,7 @@ static int make_session(struct rpc_connection *connection)
 // ---- the connection ---------------------------------------------------------------------------
 
 struct rpc_connection *rpc_connection_new(struct rpc_service *service, struct rpc_peer *peer,
-					  int fd)
+					  struct tls_server *tls, int fd)
 {
 	struct rpc_connection *connection = calloc(1, sizeof(*connection));
 	uint64_t now_ns = clock_monotonic_ns();
@@ -406,14 +430,14 @@ struct rpc_connection *rpc_connection_new(struct rpc_service *service, struct rp
 	}
 	connection->service = service;
 	connection->peer = peer;
-	connection->transport.fd = fd;
+	int rc = rpc_transport_open(&connection->transport, tls, fd);
 	connection->since_ns = connection->idle_ns = connection->read_ns = now_ns;
 	connection->second_ns = now_ns;
 	// Up to a tenth less: connections of one moment do not end in one.
 	connection->age_ms = service->limits.age_ms -
 			     (uint32_t)(now_ns / NS_PER_US % (service->limits.age_ms / 10 + 1));
 	peer->connection_count++;
-	if (make_session(connection)) {
+	if (rc || make_session(connection)) {
 		rpc_connection_free(connection);
 		return NULL;
 	}
@@ -438,12 +462,18 @@ void rpc_connection_read(struct rpc_connection *connection)
 {
 	uint8_t bytes[READ_BYTES];
 
-	for (int turn = 0; turn < READS_PER_TURN_MAX && !connection->is_failed; turn++) {
+	for (int turn = 0; !connection->is_failed; turn++) {
+		// What lies decrypted in the transport wakes nobody.
+		if (turn >= READS_PER_TURN_MAX && !rpc_transport_pending(&connection->transport))
+			break;
+
 		ssize_t size = rpc_transport_read(&connection->transport, bytes, sizeof(bytes));
 
 		if (size == -EAGAIN)
 			break;
 		if (size <= 0) {
+			if (size == -EPROTO)
+				report(connection, RPC_EVENT_HANDSHAKE_FAILED);
 			connection->is_failed = true;
 			break;
 		}
@@ -525,6 +555,14 @@ void rpc_connection_leave(struct rpc_connection *connection)
 			      nghttp2_session_get_last_proc_stream_id(connection->session),
 			      NGHTTP2_NO_ERROR, NULL, 0);
 	rpc_connection_write(connection);
+}
+
+bool rpc_connection_awaits_write(const struct rpc_connection *connection)
+{
+	// A client that does not read its answers is not read from.
+	return connection->transport.is_established
+		       ? connection->pending_size > 0
+		       : rpc_transport_awaits_write(&connection->transport);
 }
 
 bool rpc_connection_has_ended(const struct rpc_connection *connection)

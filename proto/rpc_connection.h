@@ -54,9 +54,9 @@ struct rpc_connection {
 	uint64_t second_ns;
 };
 
-/** Takes @fd in any case. NULL: out of memory. */
+/** Takes @fd in any case. @tls: NULL: none. NULL: out of memory. */
 struct rpc_connection *rpc_connection_new(struct rpc_service *service, struct rpc_peer *peer,
-					  int fd);
+					  struct tls_server *tls, int fd);
 /** Calls that a thread has go on, and their answers are dropped. */
 void rpc_connection_free(struct rpc_connection *connection);
 
@@ -71,6 +71,8 @@ void rpc_connection_answer(struct rpc_connection *connection, struct rpc_call *c
 			   enum rpc_status status);
 /** Ask the client to connect elsewhere; end after the last call. */
 void rpc_connection_leave(struct rpc_connection *connection);
+/** What to poll for: room for bytes, rather than bytes. */
+bool rpc_connection_awaits_write(const struct rpc_connection *connection);
 /** Is it to be freed? */
 bool rpc_connection_has_ended(const struct rpc_connection *connection);
 /** Free a call whose connection has gone, or that was answered. */

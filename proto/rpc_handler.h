@@ -13,9 +13,23 @@
 struct rpc_request {
 	const void *bytes;
 	size_t size;
-	const char *peer;          // the address without the port
-	const char *authorization; // the header's value, or ""
+	const char *peer;   // the address without the port
+	const void *caller; // what the method's admit() said; NULL without one
 };
+
+/** Who calls, when the headers have arrived and the message has not. */
+struct rpc_visitor {
+	const char *peer;          // the address without the port
+	const char *authorization; // the header's value, or NULL
+	void *tls_session;         // for tls_server_identify(); NULL without TLS
+};
+
+/**
+ * May the message be received? RPC_OK with *ret_caller (NULL, or from malloc(), freed with the call) for the
+ * handler; another status with @err, whose text is sent. Called on one thread, which must not wait.
+ */
+typedef enum rpc_status (*rpc_admit_fn)(void *context, const struct rpc_visitor *visitor,
+					void **ret_caller, struct error *err);
 
 /**
  * Handle one request: fill @response and return RPC_OK, or fill @err, whose text is sent, and return
@@ -29,6 +43,8 @@ struct rpc_method {
 	rpc_handler_fn handle;
 	void *context;
 	size_t work_per_byte; // memory that the handler allocates for each byte of a message
+	rpc_admit_fn admit;   // NULL: everybody may call
+	void *admit_context;
 };
 
 /** What the server did to bound itself: each is counted. */
@@ -38,6 +54,8 @@ enum rpc_event {
 	RPC_EVENT_NO_DESCRIPTOR,
 	RPC_EVENT_LISTENER_RESTARTED,
 	RPC_EVENT_HANDSHAKE_LATE,
+	RPC_EVENT_HANDSHAKE_FAILED,
+	RPC_EVENT_REFUSED,
 	RPC_EVENT_MESSAGE_LATE,
 	RPC_EVENT_HANDLER_LATE,
 	RPC_EVENT_ANSWER_LATE,

@@ -64,6 +64,7 @@ const struct rpc_server_limits rpc_server_limits_default = {
 struct rpc_server {
 	struct rpc_service service;
 	struct rpc_method *methods;
+	struct tls_server *tls; // NULL: none; a probe of ours goes without
 	struct rpc_listener listener;
 	struct sockaddr_storage bound; // its address
 	socklen_t bound_size;
@@ -120,9 +121,7 @@ static void handle(struct rpc_call *call)
 	const struct rpc_request request = { .bytes = call->message.bytes,
 					     .size = call->message.size,
 					     .peer = call->peer->name,
-					     .authorization = call->authorization
-								      ? call->authorization
-								      : "" };
+					     .caller = call->caller };
 	call->status = method->handle(method->context, &request, &call->response, &call->err);
 	if (call->status == RPC_OK && call->response.rc) {
 		error_errno(&call->err, call->response.rc, "the response could not be written");
@@ -152,8 +151,7 @@ static void *work(void *argument)
 
 static void poll_connection(struct rpc_server *server, struct rpc_connection *connection)
 {
-	bool awaits_write = connection->pending_size > 0;
-	// A client that does not read its answers is not read from.
+	bool awaits_write = rpc_connection_awaits_write(connection);
 	struct epoll_event event = { .events = awaits_write ? EPOLLOUT : EPOLLIN,
 				     .data.ptr = connection };
 
@@ -231,7 +229,8 @@ static void take_connection(struct rpc_server *server, int fd,
 		return;
 	}
 
-	struct rpc_connection *connection = rpc_connection_new(&server->service, peer, fd);
+	struct rpc_connection *connection =
+		rpc_connection_new(&server->service, peer, is_self ? NULL : server->tls, fd);
 	if (connection)
 		add_connection(server, connection);
 }
@@ -432,6 +431,7 @@ static int init(struct rpc_server *server, const struct rpc_server_options *opti
 	service->limits = options->limits ? *options->limits : rpc_server_limits_default;
 	service->message_bytes_max = options->message_bytes_max;
 	service->method_count = options->method_count;
+	server->tls = options->tls;
 	service->budget = options->budget;
 	service->report = options->report;
 	service->report_context = options->report_context;

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "collector/ingest/ingest_identity.h"
 #include "proto/export_message.h"
 
 struct seen_agent {
@@ -128,6 +129,13 @@ static enum rpc_status fail_decode(struct receiver *receiver, int rc)
 			       : RPC_INVALID_ARGUMENT;
 }
 
+static enum rpc_status fail_identity(struct receiver *receiver, int rc)
+{
+	metrics_add(receiver->metrics,
+		    rc == -ENOMEM ? METRIC_INGEST_ERRORS : METRIC_INGEST_MALFORMED, 1);
+	return rc == -ENOMEM ? RPC_RESOURCE_EXHAUSTED : RPC_INVALID_ARGUMENT;
+}
+
 static enum rpc_status fail_append(struct receiver *receiver, int rc, struct error *err)
 {
 	switch (rc) {
@@ -172,9 +180,13 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 	if (rc)
 		return fail_decode(receiver, rc);
 
-	const struct store_batch_id id = { .agent = batch.agent,
-					   .boot = batch.boot,
-					   .sequence = batch.sequence };
+	struct store_batch_id id = { .agent = batch.agent,
+				     .boot = batch.boot,
+				     .sequence = batch.sequence };
+	const struct identity local = access_local();
+	rc = ingest_identity_apply(request->caller ? request->caller : &local, profile, &id, err);
+	if (rc)
+		return fail_identity(receiver, rc);
 	note_agent(receiver, &id);
 	rc = store_append(receiver->store, &id, profile, &result, err);
 	if (rc)

@@ -23,6 +23,12 @@ static const struct {
 					   "opened the listener again: it was broken" },
 	[RPC_EVENT_HANDSHAKE_LATE] = { METRIC_INGEST_HANDSHAKE_LATE,
 				       "closed a connection: no HTTP/2 frame came in time" },
+	[RPC_EVENT_HANDSHAKE_FAILED] = { METRIC_INGEST_HANDSHAKE_FAILED,
+					 "closed a connection: the TLS handshake failed; see the "
+					 "client's log, and whether it uses TLS" },
+	[RPC_EVENT_REFUSED] = { METRIC_ACCESS_REFUSED,
+				"refused a call: no credential, an unknown one, or one without "
+				"the role ingest; see the agent's log" },
 	[RPC_EVENT_MESSAGE_LATE] = { METRIC_INGEST_MESSAGE_LATE,
 				     "refused a batch: its message did not arrive in time" },
 	[RPC_EVENT_HANDLER_LATE] = { METRIC_INGEST_QUEUE_LATE,

@@ -39,6 +39,8 @@
 	  "Times that the gRPC listener was broken and opened again.")                            \
 	X(METRIC_INGEST_HANDSHAKE_LATE, "cairn_ingest_handshake_late_total",                      \
 	  "Connections closed: no HTTP/2 frame came in time.")                                    \
+	X(METRIC_INGEST_HANDSHAKE_FAILED, "cairn_ingest_handshake_failed_total",                  \
+	  "Connections closed: the TLS handshake failed. See the agent's log.")                   \
 	X(METRIC_INGEST_MESSAGE_LATE, "cairn_ingest_message_late_total",                          \
 	  "Batches refused: their message did not arrive in time. The agent retries; check its "  \
 	  "network.")                                                                             \

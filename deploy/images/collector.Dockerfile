@@ -16,5 +16,6 @@ COPY --from=build /src/build/cairn-collector /usr/bin/
 USER 10001:10001
 VOLUME /data
 EXPOSE 7070 7171
+# Add --tls-cert, --tls-key and --access, or --insecure (docs/security.md).
 ENTRYPOINT ["/usr/bin/cairn-collector"]
-CMD ["--data", "/data", "--grpc", "0.0.0.0:7171", "--http", "0.0.0.0:7070", "--insecure"]
+CMD ["--data", "/data", "--grpc", "0.0.0.0:7171", "--http", "0.0.0.0:7070"]

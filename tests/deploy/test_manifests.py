@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Kubernetes manifests: complete, consistent with the programs' flags, and with no more rights than stated."""
 
+import base64
 import pathlib
 import re
 import shutil
@@ -76,6 +77,36 @@ def test_agents_ship_to_collector_service():
     assert int(port) in [p["port"] for p in service["spec"]["ports"]]
     labels = one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
+
+
+def test_secrets_have_what_manifests_mount(tmp_path):
+    text = subprocess.run([ROOT / "deploy/kubernetes/new-secrets"], capture_output=True, text=True, check=True).stdout
+    secrets = {s["metadata"]["name"]: s["data"] for s in yaml.safe_load_all(text) if s}
+    for kind in ("StatefulSet", "DaemonSet"):
+        spec = pod(kind)
+        (container,) = spec["containers"]
+        (volume,) = [v for v in spec["volumes"] if "secret" in v]
+        (mount,) = [m for m in container["volumeMounts"] if m["name"] == volume["name"]]
+        folder = tmp_path / volume["secret"]["secretName"]
+        folder.mkdir()
+        for name, data in secrets[volume["secret"]["secretName"]].items():
+            (folder / name).write_bytes(base64.b64decode(data))
+        for argument in container["args"]:
+            if mount["mountPath"] in argument:
+                assert (folder / argument.split(mount["mountPath"] + "/")[1]).exists(), argument
+    subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "cairn-agent/ca.crt", "-verify_hostname",
+                    "cairn-collector.cairn.svc", tmp_path / "cairn-collector/tls.crt"], check=True, capture_output=True)
+    hashes = (tmp_path / "cairn-collector/access").read_text()
+    assert "agents ingest - sha256:" in hashes
+    assert (tmp_path / "cairn-agent/token").read_text().strip().rsplit(".", 1)[1] not in hashes
+
+
+def test_collector_is_encrypted_and_asks_who():
+    (collector,) = pod("StatefulSet")["containers"]
+    words = " ".join(collector["args"])
+    assert "--tls-cert=" in words and "--access=" in words and "--insecure" not in words
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert collector[probe]["httpGet"]["scheme"] == "HTTPS"
 
 
 @pytest.mark.parametrize("kind, program", [("DaemonSet", "cairn-agent"), ("StatefulSet", "cairn-collector")])

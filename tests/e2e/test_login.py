@@ -238,3 +238,145 @@ def test_the_command_line_logs_in(secure, authority):
     done = subprocess.run([program("cairn"), "query", "--collector-http", "http://192.0.2.1:7070", "--token-file",
                            str(reader)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "could read the token" in done.stderr
+
+
+def agent_flags(collector, *flags):
+    return ["--tls-ca", collector.tls, "--frequency", "499", *flags]
+
+
+def burn(seconds):
+    service = unique("secure")
+    return service, workload("burn_c", "--seconds", str(seconds), env={"OTEL_SERVICE_NAME": service})
+
+
+def wait_for_total(collector, service, cpu_ns):
+    seen = [None]
+
+    def settled():
+        total = collector.api.total(service)
+        done = total > 0.9 * cpu_ns and total == seen[0]
+        seen[0] = total
+        time.sleep(0 if done else 1.5)
+        return done
+
+    wait_until("the CPU time", 30, settled)
+    assert seen[0] == pytest.approx(cpu_ns, rel=EXACT), f"{seen[0] / cpu_ns:.3f} of what was burned is there"
+
+
+@pytest.fixture
+def start_agent(tmp_path):
+    agents = []
+
+    def start(collector, *flags):
+        agent = Agent(collector.grpc, tmp_path / f"agent-{len(agents)}", flags)
+        agents.append(agent)
+        return agent
+
+    yield start
+    for agent in agents:
+        agent.stop()
+
+
+def test_a_rotated_token_loses_nothing(secure, start_agent, tmp_path):
+    old = secure.new_token("fleet", "ingest", "shop")
+    token = tmp_path / "token"
+    shutil.copy(old, token)
+    agent = start_agent(secure, *agent_flags(secure, "--token-file", str(token)))
+    service, burning = burn(12)
+    wait_until("the first batch", 20, lambda: secure.api.total(service) > 0)
+    # The careless way: the old token is gone before the agent has the new one.
+    secure.drop_line(old)
+    wait_until("the refusal", 20, lambda: "UNAUTHENTICATED" in agent.log())
+    new = secure.new_token("fleet", "ingest", "shop")
+    shutil.copy(new, tmp_path / "token.new")
+    (tmp_path / "token.new").rename(token)
+    wait_until("the agent is back", 45, lambda: "answers again" in agent.log())
+    wait_for_total(secure, service, burning.truth()["process_cpu_ns"])
+    assert "dropped batch" not in agent.log()
+
+
+def test_a_credential_names_tenant_and_node(secure, authority, start_agent):
+    secure.add_line("*.nodes.example ingest shop certificate")
+    node = authority.issue("node-1", "DNS:node-1.nodes.example")
+    shop = secure.new_token("shop-reader", "read", "shop")
+    bank = secure.new_token("bank-reader", "read", "bank")
+    start_agent(secure, *agent_flags(secure, "--tls-cert", node.crt, "--tls-key", node.key,
+                                     "--label", "tenant=bank", "--label", "node=other"))
+    service, burning = burn(3)
+    burning.truth()
+    wait_until("the first batch", 30, lambda: secure.api.total(service) > 0)
+    assert secure.api.values("tenant") == ["shop"]
+    assert secure.api.values("node") == ["node-1.nodes.example"]
+    assert SecureApi(secure, shop).total(service) > 0
+    assert SecureApi(secure, bank).total(service) == 0
+    assert SecureApi(secure, bank).values("service") == []
+    assert SecureApi(secure, bank).total('{tenant="shop"}') == 0
+
+
+def test_a_revoked_agent_ships_nothing_more(secure, authority, start_agent):
+    secure.add_line("node-2 ingest shop certificate")
+    node = authority.issue("node-2")
+    agent = start_agent(secure, *agent_flags(secure, "--tls-cert", node.crt, "--tls-key", node.key))
+    wait_until("a batch", 30, lambda: secure.api.values("service"))
+    authority.revoke(node)
+    wait_until("the refusal", 30, lambda: "it is revoked" in agent.log())
+    # A new certificate ends it, without a restart.
+    node.replace_by(authority.issue("node-2"))
+    wait_until("the agent is back", 45, lambda: "answers again" in agent.log())
+
+
+def test_an_agent_goes_on_with_a_renewed_certificate(secure, authority, start_agent):
+    token = secure.new_token("fleet", "ingest")
+    agent = start_agent(secure, *agent_flags(secure, "--token-file", str(token)))
+    service, burning = burn(6)
+    before = serial_of(secure)
+    secure.server.replace_by(authority.server())
+    wait_until("the new certificate", 10, lambda: serial_of(secure) != before)
+    secure.stop()
+    secure.start()
+    wait_for_total(secure, service, burning.truth()["process_cpu_ns"])
+    assert "dropped batch" not in agent.log()
+
+
+def test_agents_need_role_ca_and_tls(secure, start_agent, tmp_path):
+    reader = secure.new_token("reader", "read")
+    other = Authority(tmp_path / "other")
+    for flags, words in [
+            (agent_flags(secure, "--token-file", str(reader)), "lacks the role ingest"),
+            (agent_flags(secure), "a login is needed"),
+            (["--tls-ca", other.crt, "--token-file", str(reader)], "UNAVAILABLE"),
+            (["--token-file", str(reader)], "UNAVAILABLE")]:
+        agent = start_agent(secure, *flags)
+        wait_until(words, 30, lambda agent=agent, words=words: words in agent.log())
+        agent.stop()
+    assert secure.api.values("service") == [], "nothing was stored"
+    metrics = secure.api.fetch("/metrics")[1].decode()
+    assert "cairn_access_refused_total 0\n" not in metrics
+    assert "cairn_ingest_handshake_failed_total 0\n" not in metrics
+
+
+def test_no_secret_is_shown(secure, authority, start_agent, tmp_path):
+    fleet = secure.new_token("fleet", "ingest", "shop")
+    agent = start_agent(secure, *agent_flags(secure, "--token-file", str(fleet), "--log-level", "debug"))
+    wait_until("a batch", 30, lambda: secure.api.values("service"))
+    SecureApi(secure, fleet).fetch("/api/v1/status")
+    SecureApi(secure, secure.ops).fetch("/api/v1/login", "POST")
+    damaged = tmp_path / "damaged.token"
+    damaged.write_text(fleet.read_text().strip()[:-1] + "!\n")
+    SecureApi(secure, damaged).fetch("/api/v1/status")
+    profile = secure.api.fetch("/api/v1/merge?format=collapsed")[1]
+    labels = json.dumps([secure.api.values(name) for name in secure.api.get("labels")["names"]])
+    processes = [pathlib.Path(f"/proc/{running.process.pid}/{what}").read_bytes()
+                 for running in (agent, secure) for what in ("cmdline", "environ")]
+    agent.stop()
+    secure.stop()
+    texts = {"the agent's log": agent.log().encode(), "the collector's log": secure.log().encode(),
+             "a profile": profile, "labels": labels.encode(), "argv and environment": b"".join(processes)}
+    for path in (secure.folder / "data").rglob("*"):
+        if path.is_file():
+            texts[str(path)] = path.read_bytes()
+    texts["the access file"] = secure.access.read_bytes()
+    assert any("audit.log" in name for name in texts)
+    for name, text in texts.items():
+        for secret in secure.secrets:
+            assert secret[:20].encode() not in text, f"a secret is in {name}"

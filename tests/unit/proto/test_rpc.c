@@ -72,10 +72,10 @@ static enum rpc_status blow(void *context, const struct rpc_request *request,
 }
 
 static const struct rpc_method methods[] = {
-	{ "/test/Echo", echo, NULL, 1 },
-	{ "/test/Refuse", refuse, NULL, 1 },
-	{ "/test/Hold", wait_while_held, NULL, 1 },
-	{ "/test/Blow", blow, NULL, 1 },
+	{ .name = "/test/Echo", .handle = echo, .context = NULL, .work_per_byte = 1 },
+	{ .name = "/test/Refuse", .handle = refuse, .context = NULL, .work_per_byte = 1 },
+	{ .name = "/test/Hold", .handle = wait_while_held, .context = NULL, .work_per_byte = 1 },
+	{ .name = "/test/Blow", .handle = blow, .context = NULL, .work_per_byte = 1 },
 };
 
 static struct rpc_server *server_at(int port, int *ret_port)

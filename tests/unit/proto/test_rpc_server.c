@@ -52,8 +52,8 @@ static enum rpc_status wait_while_held(void *context, const struct rpc_request *
 }
 
 static const struct rpc_method methods[] = {
-	{ "/test/Echo", echo, NULL, 2 },
-	{ "/test/Hold", wait_while_held, NULL, 2 },
+	{ .name = "/test/Echo", .handle = echo, .context = NULL, .work_per_byte = 2 },
+	{ .name = "/test/Hold", .handle = wait_while_held, .context = NULL, .work_per_byte = 2 },
 };
 
 struct rig {

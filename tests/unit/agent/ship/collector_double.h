@@ -137,7 +137,10 @@ static enum rpc_status double_export(void *context, const struct rpc_request *re
 static inline void double_start(struct collector_double *c, int port)
 {
 	char address[32];
-	const struct rpc_method method = { "/cairn.v1.Collector/Export", double_export, c, 1 };
+	const struct rpc_method method = { .name = "/cairn.v1.Collector/Export",
+					   .handle = double_export,
+					   .context = c,
+					   .work_per_byte = 1 };
 	const struct rpc_server_options options = { .address = address,
 						    .message_bytes_max = EXPORT_MESSAGE_BYTES_MAX,
 						    .threads = 2,

@@ -238,6 +238,8 @@ static const struct {
 	{ "going away", RPC_UNAVAILABLE, 5, 3, 0 },
 	{ "a bug that passes", RPC_INTERNAL, 5, 3, 0 },
 	{ "not a collector, for a while", RPC_UNIMPLEMENTED, 5, 3, 0 },
+	{ "a token that is replaced", RPC_UNAUTHENTICATED, 60, 3, 0 },
+	{ "a role that is added", RPC_PERMISSION_DENIED, 60, 3, 0 },
 	{ "one malformed batch", RPC_INVALID_ARGUMENT, 1, 2, 1 },
 	{ "a bug that stays with a batch", RPC_UNKNOWN, 20, 2, 1 },
 };

@@ -33,7 +33,9 @@ TEST(a_hanging_handler_is_not_ready)
 {
 	static struct metrics metrics;
 	static struct rpc_events log = RPC_EVENTS_INIT;
-	const struct rpc_method method = { HEALTH_METHOD, health, NULL, 1 };
+	const struct rpc_method method = { .name = HEALTH_METHOD,
+					   .handle = health,
+					   .work_per_byte = 1 };
 	const struct rpc_server_options options = { .address = "127.0.0.1:0",
 						    .message_bytes_max = 1000,
 						    .threads = 1,

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose batch it is: admission of agents, and what their credential says about a batch. Nothing that
+// a message says about its tenant counts, nor about its node if the credential names one.
+#pragma once
+
+#include "base/profile/profile.h"
+#include "collector/access/access.h"
+#include "collector/store/store.h"
+#include "proto/rpc_handler.h"
+
+/** An rpc_admit_fn; @context is a struct access. The caller is a struct identity. */
+enum rpc_status ingest_admit(void *context, const struct rpc_visitor *visitor, void **ret_caller,
+			     struct error *err);
+
+/**
+ * Set label `tenant` of each series from @identity, and `node` if the credential names one; and bind
+ * the batch's agent to the identity, so that nobody can acknowledge another's batches. Returns 0; -ENOMEM;
+ * -E2BIG at LABELS_MAX.
+ */
+int ingest_identity_apply(const struct identity *identity, struct profile *profile,
+			  struct store_batch_id *batch, struct error *err);

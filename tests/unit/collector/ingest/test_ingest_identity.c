@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose batch it is: by the credential, never by the message.
+#include "collector/ingest/ingest_identity.h"
+
+#include "base/contract/label_names.h"
+#include "tests/unit/collector/access/access_fixture.h"
+
+static const struct id128 agent = { 1, 2 };
+
+static struct profile *profile_of(const char *tenant, const char *node)
+{
+	struct profile *profile = profile_new(20000000);
+	struct labels labels = { 0 };
+	uint32_t series;
+
+	assert_int_equal(0, labels_set(&labels, LABEL_TENANT, tenant));
+	assert_int_equal(0, labels_set(&labels, LABEL_NODE, node));
+	assert_int_equal(0, labels_set(&labels, LABEL_SERVICE, "llm"));
+	assert_int_equal(0, profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series));
+	labels_deinit(&labels);
+	return profile;
+}
+
+static const struct {
+	const char *what;
+	const char *key, *tenant, *node; // the identity's
+	const char *stored_tenant, *stored_node;
+	bool same_agent;
+} rows[] = {
+	{ "local", "local", "*", "", NULL, "claimed", true },
+	{ "a token", "token:a", "shop", "", "shop", "claimed", false },
+	{ "no tenant", "token:a", "", "", NULL, "claimed", false },
+	{ "a certificate", "certificate:n", "shop", "n", "shop", "n", false },
+};
+
+TEST(labels_come_from_the_credential)
+{
+	for EACH (row, rows) {
+		struct profile *profile = profile_of("claimed", "claimed");
+		struct store_batch_id batch = { .agent = agent };
+		struct identity identity = { 0 };
+
+		strcpy(identity.key, row->key);
+		strcpy(identity.tenant, row->tenant);
+		strcpy(identity.node, row->node);
+		assert_int_equal(0, ingest_identity_apply(&identity, profile, &batch, NULL));
+		const struct labels *labels = &profile->series[0].labels;
+		const char *tenant = labels_get(labels, LABEL_TENANT);
+		EXPECT_STR(row->stored_tenant ? row->stored_tenant : "none",
+			   tenant ? tenant : "none", row->what);
+		EXPECT_STR(row->stored_node, labels_get(labels, LABEL_NODE), row->what);
+		EXPECT_EQ(row->same_agent, id128_equal(agent, batch.agent), row->what);
+		struct id128 id = series_id_of(labels, PROFILE_TYPE_CPU);
+		EXPECT_EQ(true, id128_equal(id, profile->series[0].id), row->what);
+		profile_free(profile);
+	}
+}
+
+static struct id128 bound(const char *key, const char *tenant)
+{
+	struct profile *profile = profile_of("", "");
+	struct store_batch_id batch = { .agent = agent };
+	struct identity identity = { 0 };
+
+	strcpy(identity.key, key);
+	strcpy(identity.tenant, tenant);
+	assert_int_equal(0, ingest_identity_apply(&identity, profile, &batch, NULL));
+	profile_free(profile);
+	return batch.agent;
+}
+
+TEST(nobody_can_send_as_another_agent)
+{
+	struct id128 own = bound("token:a", "t");
+
+	assert_true(id128_equal(own, bound("token:a", "t")));
+	assert_false(id128_equal(own, bound("token:b", "t")));
+	assert_false(id128_equal(own, bound("certificate:a", "t")));
+	assert_false(id128_equal(own, bound("token:a", "u")));
+}
+
+TEST(admits_the_role_ingest)
+{
+	struct made_token fleet = make_token("fleet", "ingest", "shop");
+	struct made_token reader = make_token("reader", "read", "shop");
+	struct access_folder folder;
+	struct access *access;
+	struct error err = { 0 };
+	char text[2 * ACCESS_LINE_BYTES + 8];
+	void *caller = NULL;
+
+	access_folder_open(&folder);
+	snprintf(text, sizeof(text), "%s%s", fleet.line, reader.line);
+	access_folder_write(&folder, text);
+	const struct access_options options = { .file = folder.path };
+	assert_int_equal(0, access_open(&options, &access, &err));
+
+	struct rpc_visitor visitor = { .peer = "127.0.0.1" };
+	EXPECT_EQ(RPC_UNAUTHENTICATED, ingest_admit(access, &visitor, &caller, &err), "nothing");
+	visitor.authorization = "Bearer x";
+	EXPECT_EQ(RPC_UNAUTHENTICATED, ingest_admit(access, &visitor, &caller, &err), "unknown");
+	visitor.authorization = reader.authorization;
+	EXPECT_EQ(RPC_PERMISSION_DENIED, ingest_admit(access, &visitor, &caller, &err), "a reader");
+	assert_null(caller);
+	visitor.authorization = fleet.authorization;
+	EXPECT_EQ(RPC_OK, ingest_admit(access, &visitor, &caller, &err), "the fleet");
+	EXPECT_STR("token:fleet", ((struct identity *)caller)->key, "key");
+	free(caller);
+	access_close(access);
+	access_folder_close(&folder);
+}
+
+RUN_TESTS(cmocka_unit_test(labels_come_from_the_credential),
+	  cmocka_unit_test(nobody_can_send_as_another_agent),
+	  cmocka_unit_test(admits_the_role_ingest))
