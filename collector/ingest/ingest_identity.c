@@ -46,16 +46,13 @@ static int set_label(struct profile *profile, const char *name, const char *valu
 	return 0;
 }
 
-/** Where there is no login all agents are one identity, and their ids stay as they are. */
-static struct id128 bound_id(const struct identity *identity, struct id128 agent)
+/** Of the key and the tenant: a batch is a duplicate only of the same credential's. */
+static struct id128 identity_id(const struct identity *identity)
 {
-	struct {
-		struct id128 agent, key, tenant;
-	} bound = { .agent = agent };
+	const struct id128 parts[] = { id128_of(identity->key, strlen(identity->key)),
+				       id128_of(identity->tenant, strlen(identity->tenant)) };
 
-	bound.key = id128_of(identity->key, strlen(identity->key));
-	bound.tenant = id128_of(identity->tenant, strlen(identity->tenant));
-	return id128_of(&bound, sizeof(bound));
+	return id128_of(parts, sizeof(parts));
 }
 
 int ingest_identity_apply(const struct identity *identity, struct profile *profile,
@@ -67,6 +64,6 @@ int ingest_identity_apply(const struct identity *identity, struct profile *profi
 	if (!rc && identity->node[0])
 		rc = set_label(profile, LABEL_NODE, identity->node, err);
 	if (!rc && !is_local)
-		batch->agent = bound_id(identity, batch->agent);
+		batch->identity = identity_id(identity);
 	return rc;
 }

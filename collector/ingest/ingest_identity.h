@@ -13,9 +13,9 @@ enum rpc_status ingest_admit(void *context, const struct rpc_visitor *visitor, v
 			     struct error *err);
 
 /**
- * Set label `tenant` of each series from @identity, and `node` if the credential names one; and bind
- * the batch's agent to the identity, so that nobody can acknowledge another's batches. Returns 0; -ENOMEM;
- * -E2BIG at LABELS_MAX.
+ * Set label `tenant` of each series from @identity, and `node` if the credential names one; and the
+ * identity of the batch, which stays as it is where there is no login. Returns 0; -ENOMEM; -E2BIG at
+ * LABELS_MAX.
  */
 int ingest_identity_apply(const struct identity *identity, struct profile *profile,
 			  struct store_batch_id *batch, struct error *err);

@@ -25,7 +25,7 @@ static const struct {
 	const char *what;
 	const char *key, *tenant, *node; // the identity's
 	const char *stored_tenant, *stored_node;
-	bool same_agent;
+	bool is_local;
 } rows[] = {
 	{ "local", "local", "*", "", NULL, "claimed", true },
 	{ "a token", "token:a", "shop", "", "shop", "claimed", false },
@@ -49,7 +49,8 @@ TEST(labels_come_from_the_credential)
 		EXPECT_STR(row->stored_tenant ? row->stored_tenant : "none",
 			   tenant ? tenant : "none", row->what);
 		EXPECT_STR(row->stored_node, labels_get(labels, LABEL_NODE), row->what);
-		EXPECT_EQ(row->same_agent, id128_equal(agent, batch.agent), row->what);
+		EXPECT_EQ(true, id128_equal(agent, batch.agent), row->what);
+		EXPECT_EQ(row->is_local, id128_is_zero(batch.identity), row->what);
 		struct id128 id = series_id_of(labels, PROFILE_TYPE_CPU);
 		EXPECT_EQ(true, id128_equal(id, profile->series[0].id), row->what);
 		profile_free(profile);
@@ -66,7 +67,7 @@ static struct id128 bound(const char *key, const char *tenant)
 	strcpy(identity.tenant, tenant);
 	assert_int_equal(0, ingest_identity_apply(&identity, profile, &batch, NULL));
 	profile_free(profile);
-	return batch.agent;
+	return batch.identity;
 }
 
 TEST(nobody_can_send_as_another_agent)
