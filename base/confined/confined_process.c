@@ -235,7 +235,7 @@ int confined_process_finish(int process, uint32_t wait_ms, struct error *err)
 	int rc = wait_until_readable(owned, wait_ms);
 
 	if (rc)
-		return error_errno(err, -EIO, "killed: %s", strerror(-rc));
+		return error_set(err, -EIO, "killed: %s", strerror(-rc));
 	if (recv(owned, &end, sizeof(end), 0) != sizeof(end))
 		return error_set(err, -ENOTCONN, DIED);
 	return explain_end(&end, err);
