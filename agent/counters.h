@@ -67,6 +67,12 @@
 	X(JIT_READS_DROPPED, profiler.jit.refused,                                                 \
 	  "JIT symbol lists not read: memory for JIT symbols full. Profile fewer processes with "  \
 	  "--pid.")                                                                                \
+	X(OPENS_HUNG, profiler.opens.hung,                                                         \
+	  "Opens of files that did not return. The log names the file system; its server does "    \
+	  "not answer.")                                                                           \
+	X(OPENS_SKIPPED, profiler.opens.refused,                                                   \
+	  "Files not opened: their file system hangs, or did so a moment ago. They are tried "     \
+	  "again.")                                                                                \
 	X(LINE_READS_FAILED, profiler.line_failures,                                               \
 	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
 	  "Their frames show functions only. --log-level debug names each file.")                  \

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/sysmacros.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -105,6 +106,7 @@ struct profiler {
 	uint64_t counts_due_ns;
 	uint64_t counts_before; // counter when the count maps were swapped
 	uint64_t stacks_lost, threads_other, series_other;
+	uint64_t hung_opens; // reported
 	uint64_t drain_ns;
 	int epoll_fd; // records and timer
 	int timer_fd;
@@ -698,6 +700,23 @@ int profiler_read(struct profiler *profiler, struct error *err)
 	return read_records(profiler, err);
 }
 
+/* What a dead file server costs: its files have no symbols. */
+static void report_hung_opens(struct profiler *profiler)
+{
+	struct slow_open_stats opens;
+
+	slow_open_read_stats(&opens);
+	if (opens.hung == profiler->hung_opens)
+		return;
+	profiler->hung_opens = opens.hung;
+	if (!opens.device) // slow, not hung: no file system is left alone
+		return;
+	event_warn(profiler->event_log, "files",
+		   "file system %u:%u does not answer: its files have no symbols and unwind tables "
+		   "until it does (%u opens hang, limit %d); look it up in /proc/PID/mountinfo",
+		   major(opens.device), minor(opens.device), opens.threads, SLOW_OPENS_MAX);
+}
+
 void profiler_tick(struct profiler *profiler)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -717,6 +736,7 @@ void profiler_tick(struct profiler *profiler)
 	if (now_ns >= profiler->clock_due_ns) {
 		profiler->clock_due_ns = now_ns + CLOCK_INTERVAL_NS;
 		set_clock(profiler);
+		report_hung_opens(profiler);
 	}
 	if (now_ns >= profiler->counts_due_ns) {
 		profiler->counts_due_ns = now_ns + COUNTS_INTERVAL_NS;
@@ -770,6 +790,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 	ret_stats->budget_known = budget != NULL;
 	if (budget)
 		budget_read_stats(budget, &ret_stats->budget);
+	slow_open_read_stats(&ret_stats->opens);
 	if (profiler->lines) {
 		ret_stats->symbols_bytes += source_line_reader_bytes(profiler->lines);
 		ret_stats->line_failures = source_line_reader_failures(profiler->lines);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/elf/slow_open.h"
 #include "agent/overhead/budget.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
@@ -64,6 +65,7 @@ struct profiler_stats {
 	uint64_t events_dropped; // of the event log
 	struct snapshot_queue_stats snapshots;
 	struct process_jit_losses jit;
+	struct slow_open_stats opens;
 	uint64_t line_failures;      // files whose source lines could not be read
 	uint64_t symbols_bytes;      // memory of symbol tables, bytes
 	uint64_t drain_ns;           // time of the last drain

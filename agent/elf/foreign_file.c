@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "agent/elf/path_walk.h"
 #include "agent/elf/slow_open.h"
 #include "base/cleanup.h"
 
@@ -55,13 +54,20 @@ static int reopen_regular(int path_fd, uint64_t inode)
 }
 
 /* In another thread: the file's server must answer, too. */
-static int reopen_slowly(int path_fd, const char *path, uint64_t flags, uint64_t inode)
+static int reopen_slowly(struct slow_open *open, int path_fd, const char *path, uint64_t flags,
+			 uint64_t inode)
 {
-	_cleanup_close_ int fd = reopen_regular(path_fd, inode);
+	struct stat status;
 	char byte;
+	int rc = foreign_file_stat(path_fd, "", AT_EMPTY_PATH, &status);
 
 	(void)path;
 	(void)flags;
+	if (!rc)
+		rc = slow_open_enter(open, status.st_dev);
+	if (rc)
+		return rc;
+	_cleanup_close_ int fd = reopen_regular(path_fd, inode);
 	if (fd < 0)
 		return fd;
 	return pread(fd, &byte, 1, 0) < 0 ? -errno : take_fd(fd);
@@ -79,19 +85,21 @@ int foreign_file_reopen(int path_fd)
 				    : slow_open(reopen_slowly, path_fd, "", 0, 0);
 }
 
-/* In another thread: each part of the path may ask the server. */
-static int open_in_root(int folder, const char *path, uint64_t flags, uint64_t inode)
+static int enter_path(void *context, const char *path)
 {
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC | flags,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
+	return slow_open_enter_path(context, path);
+}
+
+/* In another thread: each part of the path may ask the server. */
+static int open_in_root(struct slow_open *open, int folder, const char *path, uint64_t flags,
+			uint64_t inode)
+{
 	_cleanup_close_ int root = openat(folder, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (root < 0)
 		return -errno;
-	_cleanup_close_ int path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	return path_fd < 0 ? -errno : reopen_slowly(path_fd, path, flags, inode);
+	_cleanup_close_ int path_fd = path_walk(root, path, flags & O_NOFOLLOW, enter_path, open);
+	return path_fd < 0 ? path_fd : reopen_slowly(open, path_fd, path, flags, inode);
 }
 
 int foreign_file_open(int folder, const char *path, uint64_t inode)

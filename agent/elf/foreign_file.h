@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens files of other processes by paths below a process's root. The file server may not answer: slow_open() opens
-// them and returns -ETIMEDOUT or -EBUSY then.
+// them and returns -ETIMEDOUT then, and -EBUSY for other files of that file system.
 #pragma once
 
 #include <stdint.h>
