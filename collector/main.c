@@ -51,7 +51,7 @@ struct collector {
 	struct collector_options options;
 	struct memory_plan memory;
 	struct descriptor_plan descriptors;
-	struct byte_budget messages;
+	struct byte_budget messages, answers;
 	struct rpc_events rpc_events;
 	struct store *store;
 	struct metrics metrics;
@@ -140,6 +140,8 @@ static int open_http(struct collector *collector, struct error *err)
 	const struct http_server_options options = {
 		.address = collector->options.http,
 		.threads = (uint32_t)collector->options.http_threads,
+		.connections_max = collector->descriptors.http,
+		.answers = &collector->answers,
 		.context = &collector->api,
 		.tls = collector->tls,
 		.proxy_header = collector->options.proxy_header,
@@ -149,6 +151,7 @@ static int open_http(struct collector *collector, struct error *err)
 		.begin_upload = http_api_begin_upload,
 		.end_upload = http_api_end_upload,
 		.done = http_api_done,
+		.limited = http_api_limited,
 	};
 
 	return http_server_open(&options, &collector->http, &collector->http_port, err);
@@ -214,6 +217,7 @@ static int plan_resources(struct collector *collector, struct error *err)
 	if (rc)
 		return rc;
 	collector->messages.bytes_max = collector->memory.messages_bytes;
+	collector->answers.bytes_max = collector->memory.answers_bytes;
 	collector->rpc_events.metrics = &collector->metrics;
 	log_info("collector: memory %llu MiB: store %llu, messages %llu, answers %llu",
 		 (unsigned long long)collector->memory.total_bytes >> 20,

@@ -258,3 +258,11 @@ void http_api_done(void *context, const struct http_request *request,
 	log_debug("http: %d %s, %llu bytes, %.1f ms", response->status, request->path,
 		  (unsigned long long)bytes, (double)duration_ns / NS_PER_MS);
 }
+
+void http_api_limited(void *context, enum http_limit limit)
+{
+	struct http_api *api = context;
+
+	metrics_add(api->metrics, limit == HTTP_LIMIT_LATE ? METRIC_HTTP_LATE : METRIC_ANSWERS_FULL,
+		    1);
+}

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "collector/http/http_handlers.h"
+#include "collector/http/http_server.h"
 
 /** The functions of struct http_server_options; @context is the struct http_api. */
 bool http_api_is_slow(void *context, const struct http_request *request);
@@ -18,3 +19,4 @@ int http_api_begin_upload(void *context, struct http_request *request,
 void http_api_end_upload(void *context, struct http_request *request);
 void http_api_done(void *context, const struct http_request *request,
 		   const struct http_response *response, uint64_t duration_ns, uint64_t bytes);
+void http_api_limited(void *context, enum http_limit limit);

@@ -47,6 +47,17 @@ void http_respond_error(struct http_response *response, int status, const char *
 	buffer_append_string(body, "}}\n");
 }
 
+void http_respond_busy(struct http_response *response)
+{
+	// The error itself is small, and must be told.
+	buffer_deinit(&response->body);
+	response->body.budget = NULL;
+	http_respond_error(response, 503, "overloaded", "",
+			   "the memory for answers is taken by others; try again in a moment, or "
+			   "ask for less");
+	response->retry_after_s = 5;
+}
+
 void http_respond_failure(struct http_response *response, const struct error *err,
 			  const char *field)
 {
@@ -60,6 +71,9 @@ void http_respond_failure(struct http_response *response, const struct error *er
 		break;
 	case -ETIMEDOUT:
 		http_respond_error(response, 413, "deadline_exceeded", field, err->text);
+		break;
+	case -EDQUOT:
+		http_respond_busy(response);
 		break;
 	case -ENOMEM:
 		http_respond_error(response, 503, "out_of_memory", "", err->text);
@@ -107,7 +121,7 @@ static int gzip_bytes(const struct buffer *plain, struct buffer *packed)
 
 void http_compress(const struct http_request *request, struct http_response *response)
 {
-	struct buffer packed = { 0 };
+	struct buffer packed = { .budget = response->body.budget };
 
 	if (response->fixed_body || response->is_gzip || response->body.rc ||
 	    response->body.size < HTTP_COMPRESS_BYTES_MIN)

@@ -12,8 +12,8 @@
 
 enum {
 	HTTP_PARAMETERS_MAX = 32,
-	HTTP_BODY_BYTES_MAX = 256 << 20, // of a response, before compression
-	HTTP_COMPRESS_BYTES_MIN = 1024,  // below this, gzip saves no packet
+	HTTP_BODY_BYTES_MAX = 64 << 20, // of a response, before compression
+	HTTP_COMPRESS_BYTES_MIN = 1024, // below this, gzip saves no packet
 };
 
 struct http_parameter {
@@ -63,6 +63,9 @@ void http_response_deinit(struct http_response *response);
 /** Make it an error response: {"error":{"code":..,"field":..,"message":..}}. @field may be "". */
 void http_respond_error(struct http_response *response, int status, const char *code,
 			const char *field, const char *message);
+
+/** Make it the error response of a body for which no memory is left now. */
+void http_respond_busy(struct http_response *response);
 
 /** Make it the error response of @err's code: -EINVAL is a 400 about @field, and so on. */
 void http_respond_failure(struct http_response *response, const struct error *err,

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "collector/http/http_listen.h"
+#include "collector/http/http_watch.h"
 
 enum {
 	IO_THREADS = 2, // bytes only: gigabits per thread
@@ -43,6 +44,7 @@ enum exchange_state {
 struct exchange {
 	struct http_server *server;
 	struct MHD_Connection *connection;
+	struct http_watched *watched;
 	struct http_request request;
 	struct http_response response;
 	enum exchange_state state;
@@ -59,6 +61,7 @@ struct http_server {
 	pthread_t workers[WORKERS_MAX];
 	uint32_t worker_count;
 	_Atomic uint32_t exchange_count; // in flight
+	struct http_watch *watch;
 
 	pthread_mutex_t lock; // guards the fields below
 	pthread_cond_t filled;
@@ -66,6 +69,26 @@ struct http_server {
 	uint32_t queued_count;
 	bool closing;
 };
+
+static void count_limit(struct http_server *server, enum http_limit limit)
+{
+	if (server->options.limited)
+		server->options.limited(server->options.context, limit);
+}
+
+static void count_late(void *context)
+{
+	count_limit(context, HTTP_LIMIT_LATE);
+}
+
+/** The time to send or receive so many bytes starts. */
+static void watch_transfer(struct exchange *exchange, uint64_t bytes)
+{
+	const struct http_server_options *options = &exchange->server->options;
+
+	http_watch_set(exchange->server->watch, exchange->watched,
+		       options->transfer_ms + bytes * 1000 / options->transfer_bytes_per_second);
+}
 
 // ---- responses ------------------------------------------------------------------------------
 
@@ -131,6 +154,7 @@ static enum MHD_Result send_answer(struct exchange *exchange)
 	if (!answer)
 		return MHD_NO;
 	add_headers(answer, response);
+	watch_transfer(exchange, response->fixed_body ? response->fixed_size : response->body.size);
 	enum MHD_Result queued =
 		MHD_queue_response(exchange->connection, (unsigned int)response->status, answer);
 	MHD_destroy_response(answer);
@@ -142,7 +166,9 @@ static void finish_response(struct exchange *exchange)
 {
 	struct http_response *response = &exchange->response;
 
-	if (response->body.rc) {
+	if (response->body.rc == -EDQUOT) {
+		http_respond_busy(response);
+	} else if (response->body.rc) {
 		int rc = response->body.rc;
 
 		http_respond_error(response, rc == -ENOMEM ? 503 : 413,
@@ -152,6 +178,9 @@ static void finish_response(struct exchange *exchange)
 					   : "the response is too large; choose a shorter range "
 					     "or fewer series");
 	}
+	// It has a budget until it is refused for want of it.
+	if (exchange->server->options.answers && !response->body.budget)
+		count_limit(exchange->server, HTTP_LIMIT_ANSWERS);
 	http_compress(&exchange->request, response);
 	exchange->state = EXCHANGE_ANSWERED;
 }
@@ -160,7 +189,9 @@ static void run_handler(struct exchange *exchange)
 {
 	struct http_server *server = exchange->server;
 
+	http_watch_set(server->watch, exchange->watched, 0);
 	exchange->response.body.size_max = HTTP_BODY_BYTES_MAX;
+	exchange->response.body.budget = server->options.answers;
 	server->options.handle(server->options.context, &exchange->request, &exchange->response);
 	finish_response(exchange);
 }
@@ -231,6 +262,7 @@ static void start_slow(struct exchange *exchange)
 	struct MHD_Connection *connection = exchange->connection;
 
 	exchange->state = EXCHANGE_QUEUED;
+	http_watch_set(exchange->server->watch, exchange->watched, 0);
 	MHD_suspend_connection(connection);
 	if (queue_push(exchange->server, exchange))
 		return;
@@ -340,6 +372,7 @@ static void begin_put(struct exchange *exchange)
 		request->body_fd =
 			options->begin_upload(options->context, request, &exchange->response);
 	exchange->response.closes = request->body_fd < 0;
+	watch_transfer(exchange, request->body_bytes);
 }
 
 static bool write_body(struct exchange *exchange, const char *bytes, size_t size)
@@ -417,6 +450,14 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 	return send_answer(exchange);
 }
 
+static struct http_watched *watched_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
 static struct exchange *exchange_new(struct http_server *server, struct MHD_Connection *connection)
 {
 	struct exchange *exchange = calloc(1, sizeof(*exchange));
@@ -426,6 +467,7 @@ static struct exchange *exchange_new(struct http_server *server, struct MHD_Conn
 	exchange->server = server;
 	exchange->connection = connection;
 	exchange->start_ns = clock_monotonic_ns();
+	exchange->watched = watched_of(connection);
 	atomic_fetch_add(&server->exchange_count, 1);
 	return exchange;
 }
@@ -486,10 +528,28 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 				     response->fixed_body ? response->fixed_size
 							  : response->body.size);
 	}
+	// The connection may stay for another request.
+	http_watch_set(server->watch, exchange->watched, server->options.request_ms);
 	http_response_deinit(&exchange->response);
 	free(exchange);
 	*slot = NULL;
 	atomic_fetch_sub(&server->exchange_count, 1);
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **slot,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct http_server *server = context;
+
+	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		http_watch_remove(server->watch, *slot);
+		*slot = NULL;
+	} else if (info) {
+		*slot = http_watch_add(server->watch, info->connect_fd);
+		http_watch_set(server->watch, *slot, server->options.request_ms);
+	}
 }
 
 static void on_log(void *context, const char *format, va_list arguments)
@@ -524,12 +584,16 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
 	server->daemon = MHD_start_daemon(
 		flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
 		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned int)IO_THREADS,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)HTTP_CONNECTIONS_MAX,
-		MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned int)HTTP_CONNECTIONS_PER_IP_MAX,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)server->options.connections_max,
+		MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+		(unsigned int)(server->options.connections_max < HTTP_CONNECTIONS_PER_IP_MAX
+				       ? server->options.connections_max
+				       : HTTP_CONNECTIONS_PER_IP_MAX),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEADER_BYTES_MAX,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)HTTP_IDLE_S_MAX,
 		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-		MHD_OPTION_ARRAY, is_tls ? tls_options : no_options, MHD_OPTION_END);
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY,
+		is_tls ? tls_options : no_options, MHD_OPTION_END);
 	return server->daemon ? 0 : error_set(err, -EIO, "http: cannot start libmicrohttpd");
 }
 
@@ -555,6 +619,18 @@ static void stop_workers(struct http_server *server)
 		pthread_join(server->workers[i], NULL);
 }
 
+static void set_defaults(struct http_server_options *options)
+{
+	if (!options->connections_max)
+		options->connections_max = HTTP_CONNECTIONS_MAX;
+	if (!options->request_ms)
+		options->request_ms = HTTP_REQUEST_MS_MAX;
+	if (!options->transfer_ms)
+		options->transfer_ms = HTTP_TRANSFER_MS_MAX;
+	if (!options->transfer_bytes_per_second)
+		options->transfer_bytes_per_second = HTTP_TRANSFER_BYTES_PER_SECOND;
+}
+
 int http_server_open(const struct http_server_options *options, struct http_server **ret_server,
 		     int *ret_port, struct error *err)
 {
@@ -571,10 +647,13 @@ int http_server_open(const struct http_server_options *options, struct http_serv
 	if (!server)
 		return error_set(err, -ENOMEM, "http: out of memory");
 	server->options = *options;
+	set_defaults(&server->options);
 	server->last = &server->first;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_cond_init(&server->filled, NULL);
-	rc = start_workers(server, err);
+	server->watch = http_watch_open(count_late, server);
+	rc = server->watch ? start_workers(server, err)
+			   : error_set(err, -ENOMEM, "http: out of memory");
 	if (!rc)
 		rc = start_daemon(server, fd, err);
 	if (rc) {
@@ -601,6 +680,7 @@ void http_server_close(struct http_server *server, uint32_t grace_ms)
 		usleep(CLOSE_POLL_US);
 	if (server->daemon)
 		MHD_stop_daemon(server->daemon);
+	http_watch_close(server->watch);
 	pthread_cond_destroy(&server->filled);
 	pthread_mutex_destroy(&server->lock);
 	free(server);

@@ -15,14 +15,30 @@ enum {
 	HTTP_HEADER_BYTES_MAX = 32
 				<< 10, // request line and headers; more is refused with 414 or 431
 	HTTP_IDLE_S_MAX = 30,
+	HTTP_REQUEST_MS_MAX =
+		30 * 1000, // from connecting, or the last answer, to the end of the headers
+	HTTP_TRANSFER_MS_MAX =
+		20 * 1000, // of a body either way, and a second for each of so many bytes:
+	HTTP_TRANSFER_BYTES_PER_SECOND = 256 << 10,
 	HTTP_QUEUED_PER_THREAD_MAX =
 		4, // slow requests that wait; further ones are refused with 503
 	HTTP_ANSWER_MS_MAX = 30 * 1000, // then a slow request's deadline has passed
 };
 
+/** What the server did to bound itself: each is counted. */
+enum http_limit {
+	HTTP_LIMIT_LATE,    // a connection was closed: its client was too slow
+	HTTP_LIMIT_ANSWERS, // a request was refused: the memory for answers was taken
+};
+
 struct http_server_options {
-	const char *address; // "host:port", "[::1]:port"; port 0: any
-	uint32_t threads;    // 1..64: how many slow requests run at once
+	const char *address;                // "host:port", "[::1]:port"; port 0: any
+	uint32_t threads;                   // 1..64: how many slow requests run at once
+	uint32_t connections_max;           // 0: HTTP_CONNECTIONS_MAX
+	struct byte_budget *answers;        // memory of all bodies; NULL: no limit
+	uint32_t request_ms;                // 0: HTTP_REQUEST_MS_MAX
+	uint32_t transfer_ms;               // 0: HTTP_TRANSFER_MS_MAX
+	uint32_t transfer_bytes_per_second; // 0: HTTP_TRANSFER_BYTES_PER_SECOND
 	void *context;
 	struct tls_server *tls;   // NULL: HTTP without TLS
 	const char *proxy_header; // names the user that a proxy has authenticated; NULL: none
@@ -47,6 +63,8 @@ struct http_server_options {
 	/** The response was sent, or the client closed the connection; may be NULL. */
 	void (*done)(void *context, const struct http_request *request,
 		     const struct http_response *response, uint64_t duration_ns, uint64_t bytes);
+	/** Count a limit that was hit; may be NULL. Any thread. */
+	void (*limited)(void *context, enum http_limit limit);
 };
 
 struct http_server;

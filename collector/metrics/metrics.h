@@ -69,6 +69,11 @@
 	  "Lines of the audit log that could not be written. Check --audit's disk.")              \
 	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                                  \
 	  "Queries answered with 503: too many were running. Raise --http-threads.")              \
+	X(METRIC_HTTP_LATE, "cairn_http_late_total",                                              \
+	  "Connections of HTTP clients closed: the request was not sent, or the answer not "      \
+	  "read, in time.")                                                                       \
+	X(METRIC_ANSWERS_FULL, "cairn_http_answers_full_total",                                   \
+	  "Queries answered with 503: the memory for answers was taken. Raise --memory.")         \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \
 	  "Runs of the store's maintenance that failed. See the collector's log.")
 
