@@ -16,6 +16,16 @@
 	  "Samples dropped: spool full. Check the collector, or raise --spool.")                   \
 	X(SAMPLES_REFUSED, sender.samples_refused,                                                 \
 	  "Samples dropped: the collector refused the batch. See the log for the reason.")         \
+	X(SAMPLES_OUT_OF_RANGE, sender.samples_out_of_range,                                       \
+	  "Samples refused: outside of the time range that the collector accepts. Check the "      \
+	  "clocks "                                                                                \
+	  "of this node and of the collector.")                                                    \
+	X(SAMPLES_SERIES, sender.samples_series,                                                   \
+	  "Samples refused: the collector has no room for their series. Look for labels whose "    \
+	  "values never repeat.")                                                                  \
+	X(SAMPLES_OTHER, sender.samples_other,                                                     \
+	  "Samples stored without some of their labels: a quota of series is reached. Look for "   \
+	  "labels whose values never repeat.")                                                     \
 	X(STACKS_LOST, profiler.stacks_lost,                                                       \
 	  "Counts without a stack: its frames never arrived. Give the agent more CPU.")            \
 	X(THREADS_OTHER, profiler.threads_other,                                                   \

@@ -70,6 +70,7 @@ struct collector {
 	struct http_api api;
 	struct http_server *http;
 	int http_port;
+	bool clock_doubted; // and logged
 };
 
 /** Close in reverse order: refuse new work, finish running work, close the store. */
@@ -278,6 +279,7 @@ static int collector_open(struct collector *collector, struct error *err)
 	const struct store_options store_options = {
 		.path = collector->options.data,
 		.retention_ns = collector->options.retention_ns,
+		.accept_clock = collector->options.accept_clock,
 		.memory_bytes = collector->memory.store_bytes,
 		.disk_free_bytes = collector->options.disk_free_bytes,
 		.size_bytes_max = collector->options.retention_bytes,
@@ -328,12 +330,28 @@ static void print_address(const struct collector *collector)
 	fflush(stdout);
 }
 
+/** Log when the clock's state changes. */
+static void report_clock(struct collector *collector)
+{
+	struct store_health health;
+
+	store_read_health(collector->store, &health);
+	if (*health.clock && !collector->clock_doubted)
+		log_error("collector: retention stopped: the clock is in doubt: %s; set the clock, "
+			  "or restart with --accept-clock if it is right",
+			  health.clock);
+	else if (!*health.clock && collector->clock_doubted)
+		log_info("collector: retention goes on: the clock is right again");
+	collector->clock_doubted = *health.clock;
+}
+
 static void maintain(struct collector *collector, uint64_t *logged_ns)
 {
 	struct error err = { 0 };
 	uint64_t now_ns = clock_monotonic_ns();
-
-	if (!store_maintain(collector->store, clock_realtime_ns(), &err))
+	int rc = store_maintain(collector->store, clock_realtime_ns(), &err);
+	report_clock(collector);
+	if (!rc)
 		return;
 	metrics_add(&collector->metrics, METRIC_MAINTENANCE_ERRORS, 1);
 	if (*logged_ns && now_ns - *logged_ns < MAINTENANCE_LOG_S * NS_PER_SECOND)

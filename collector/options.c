@@ -185,6 +185,11 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .argument = "SIZE",
 		  .help = "Keep so much of the disk free, at most a tenth of it: below, the oldest "
 			  "profiles are deleted; below half of it, batches are refused" },
+		{ .name = "accept-clock",
+		  .kind = CONFIG_BOOL,
+		  .value = &options->accept_clock,
+		  .help = "The clock is right although it lies before or long after the last "
+			  "trusted time: delete by it. For one start" },
 		{ .name = "memory",
 		  .kind = CONFIG_SIZE,
 		  .value = &options->memory_bytes,

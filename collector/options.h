@@ -13,6 +13,7 @@ struct collector_options {
 	uint64_t retention_ns;
 	uint64_t retention_bytes; // 0: no limit
 	uint64_t disk_free_bytes;
+	bool accept_clock;
 	uint64_t memory_bytes; // 0: derive it from the machine's
 	uint64_t debug_files_bytes;
 	char *debuginfod; // URLs; NULL: none

@@ -47,10 +47,19 @@ int export_request_encode(const struct batch_id *batch, const struct profile *pr
 int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_batch,
 			  struct profile **ret_profile, struct error *err);
 
+/** Samples of a stored batch that were not stored as they came, by reason. */
+struct export_refused {
+	uint64_t late, future;   // outside of the accepted range of time
+	uint64_t series;         // no room for their series
+	uint64_t other;          // stored, but in a series of the excess
+	uint64_t from_ns, to_ns; // the accepted range
+};
+
 struct export_response {
 	struct id128 *unknown_stacks;
 	uint32_t unknown_stack_count;
 	bool duplicate;
+	struct export_refused refused;
 };
 
 void export_response_deinit(struct export_response *response);

@@ -16,6 +16,11 @@ void export_response_deinit(struct export_response *response)
 	*response = (struct export_response){ 0 };
 }
 
+static bool has_refused(const struct export_refused *refused)
+{
+	return refused->late || refused->future || refused->series || refused->other;
+}
+
 int export_response_encode(const struct export_response *response, struct buffer *buffer,
 			   struct error *err)
 {
@@ -29,6 +34,16 @@ int export_response_encode(const struct export_response *response, struct buffer
 		id128_encode(response->unknown_stacks[i], ids + (size_t)i * ID128_BYTES);
 	message.unknown_stacks = (ProtobufCBinaryData){ ids_size, ids };
 	message.duplicate = response->duplicate;
+	Cairn__V1__Refused refused = CAIRN__V1__REFUSED__INIT;
+	if (has_refused(&response->refused)) {
+		refused.late = response->refused.late;
+		refused.future = response->refused.future;
+		refused.series = response->refused.series;
+		refused.other = response->refused.other;
+		refused.accepted_from_ns = response->refused.from_ns;
+		refused.accepted_to_ns = response->refused.to_ns;
+		message.refused = &refused;
+	}
 
 	void *bytes = buffer_extend(buffer, cairn__v1__export_response__get_packed_size(&message));
 	if (bytes)
@@ -56,6 +71,14 @@ static int decode_response(const Cairn__V1__ExportResponse *message,
 	*ret_response = (struct export_response){ .unknown_stacks = ids,
 						  .unknown_stack_count = (uint32_t)count,
 						  .duplicate = message->duplicate };
+	if (message->refused)
+		ret_response->refused =
+			(struct export_refused){ .late = message->refused->late,
+						 .future = message->refused->future,
+						 .series = message->refused->series,
+						 .other = message->refused->other,
+						 .from_ns = message->refused->accepted_from_ns,
+						 .to_ns = message->refused->accepted_to_ns };
 	return 0;
 }
 

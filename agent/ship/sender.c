@@ -30,6 +30,7 @@ enum {
 	UNEXPECTED_TRIES_MAX = 20,
 	TOO_LARGE_TRIES_MAX = 8,
 	DEFINITION_TRIES_MAX = 3,
+	REFUSED_LOG_S = 60,               // between lines about refused samples
 	ORDINARY_MESSAGE_BYTES = 4 << 20, // gRPC's default limit of a message
 };
 
@@ -45,7 +46,8 @@ struct sender {
 	struct stack_set acknowledged;
 	struct buffer message;
 	uint64_t random;
-	uint64_t away_since_ns; // monotonic; 0: the collector answers
+	uint64_t away_since_ns;     // monotonic; 0: the collector answers
+	uint64_t refused_logged_ns; // monotonic; the last line about refused samples
 
 	pthread_mutex_t mutex; // over what follows
 	pthread_cond_t changed;
@@ -109,6 +111,49 @@ static void acknowledge(struct sender *sender, const struct profile *profile)
 	}
 }
 
+static void log_refused(const struct export_refused *refused)
+{
+	if (refused->late + refused->future)
+		log_error("sender: the collector refused %llu samples: outside of the time range "
+			  "that "
+			  "it accepts (Unix time %llu to %llu s); check the clocks of this node "
+			  "and of "
+			  "the collector",
+			  (unsigned long long)(refused->late + refused->future),
+			  (unsigned long long)(refused->from_ns / NS_PER_SECOND),
+			  (unsigned long long)(refused->to_ns / NS_PER_SECOND));
+	if (refused->series)
+		log_error("sender: the collector refused %llu samples: no room for their series; "
+			  "look "
+			  "for labels whose values never repeat",
+			  (unsigned long long)refused->series);
+	if (refused->other)
+		log_warn("sender: the collector stored %llu samples without their labels: a quota "
+			 "of "
+			 "series is reached; look for labels whose values never repeat, such as "
+			 "thread names",
+			 (unsigned long long)refused->other);
+}
+
+/** The batch is stored, but not all of it, or not as it came. Sending it again would not help. */
+static void note_refused(struct sender *sender, const struct export_refused *refused)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!refused->late && !refused->future && !refused->series && !refused->other)
+		return;
+	pthread_mutex_lock(&sender->mutex);
+	sender->stats.samples_out_of_range += refused->late + refused->future;
+	sender->stats.samples_series += refused->series;
+	sender->stats.samples_other += refused->other;
+	pthread_mutex_unlock(&sender->mutex);
+	if (sender->refused_logged_ns &&
+	    ns_between(sender->refused_logged_ns, now_ns) < REFUSED_LOG_S * NS_PER_SECOND)
+		return;
+	sender->refused_logged_ns = now_ns;
+	log_refused(refused);
+}
+
 static enum outcome read_response(struct sender *sender, struct delivery *delivery,
 				  const struct buffer *bytes, struct error *err)
 {
@@ -127,6 +172,7 @@ static enum outcome read_response(struct sender *sender, struct delivery *delive
 									   : OUTCOME_REFUSED;
 	}
 	acknowledge(sender, delivery->batch->profile);
+	note_refused(sender, &response.refused);
 	pthread_mutex_lock(&sender->mutex);
 	sender->stats.duplicates += response.duplicate;
 	pthread_mutex_unlock(&sender->mutex);

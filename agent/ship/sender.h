@@ -39,6 +39,9 @@ struct sender_stats {
 	uint64_t samples_dropped;
 	uint64_t batches_refused; // by the collector, for good
 	uint64_t samples_refused;
+	uint64_t samples_out_of_range; // refused: outside of the collector's range of time
+	uint64_t samples_series;       // refused: no room for their series
+	uint64_t samples_other; // stored in a series of the excess: a quota of series is reached
 	uint64_t retries;       // tries that failed and were repeated
 	uint64_t resends;       // batches sent again with definitions
 	uint64_t duplicates;    // acknowledged batches that the collector had stored already

@@ -68,8 +68,7 @@ void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			(!api->readiness || readiness_read(api->readiness, text));
 
 	(void)request;
-	if (is_ready)
-		store_read_health(api->store, &health);
+	store_read_health(api->store, &health);
 	response->media_type = "text/plain; charset=utf-8";
 	response->status = is_ready && health.takes_batches ? 200 : 503;
 	if (!is_ready)
@@ -79,4 +78,7 @@ void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			      "not ready: batches are refused, queries go on: %s\n", health.text);
 	else
 		buffer_append_string(&response->body, "ready\n");
+	if (*health.clock)
+		buffer_printf(&response->body, "retention stopped: the clock is in doubt: %s\n",
+			      health.clock);
 }

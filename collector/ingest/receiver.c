@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -161,6 +162,12 @@ static enum rpc_status respond(struct receiver *receiver, struct store_append_re
 		.unknown_stacks = take(result->unknown_stacks),
 		.unknown_stack_count = result->unknown_stack_count,
 		.duplicate = result->duplicate,
+		.refused = { .late = result->rows_late,
+			     .future = result->rows_future,
+			     .series = result->rows_series,
+			     .other = result->rows_other,
+			     .from_ns = result->accepted.from_ns,
+			     .to_ns = result->accepted.to_ns },
 	};
 
 	metrics_add(receiver->metrics, METRIC_INGEST_UNKNOWN_STACKS, response.unknown_stack_count);
@@ -184,7 +191,9 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 				     .boot = batch.boot,
 				     .sequence = batch.sequence };
 	const struct identity local = access_local();
-	rc = ingest_identity_apply(request->caller ? request->caller : &local, profile, &id, err);
+	const struct identity *caller = request->caller ? request->caller : &local;
+	id.identity = id128_of(request->peer, strlen(request->peer)); // without a login
+	rc = ingest_identity_apply(caller, profile, &id, err);
 	if (rc)
 		return fail_identity(receiver, rc);
 	note_agent(receiver, &id);

@@ -37,10 +37,17 @@ static const struct {
 	FIGURE("batches_duplicate_total", "counter", batches_duplicate,
 	       "Batches acknowledged again without storing them: an acknowledgement was lost."),
 	FIGURE("rows_late_dropped_total", "counter", rows_late_dropped,
-	       "Rows dropped: older than the retention. Raise --retention, or check the agents' "
-	       "clocks."),
+	       "Rows refused: older than the retention; the agent counts and logs them. Raise "
+	       "--retention, or check the agents' clocks."),
 	FIGURE("rows_future_dropped_total", "counter", rows_future_dropped,
-	       "Rows dropped: more than an hour ahead of the collector's clock. Check the clocks."),
+	       "Rows refused: more than an hour ahead of the collector's clock; the agent counts "
+	       "and logs them. Check the clocks."),
+	FIGURE("clock_doubted", "gauge", clock_doubted,
+	       "1 while the collector's clock is in doubt: nothing is deleted. /readyz says why. "
+	       "Set the clock, or restart the collector with --accept-clock."),
+	FIGURE("retention_put_off_total", "counter", retention_put_off,
+	       "Runs of retention that stopped at their limit of a day of profiles an hour; the "
+	       "rest is deleted later."),
 	FIGURE("rows_series_dropped_total", "counter", rows_series_dropped,
 	       "Rows dropped: their partition has the maximum of series. Look for labels whose "
 	       "values "

@@ -16,6 +16,7 @@
 #include "base/id128.h"
 #include "base/labels.h"
 #include "base/profile/profile.h"
+#include "collector/store/clock_guard.h"
 #include "collector/store/selector.h"
 
 struct store;
@@ -29,6 +30,12 @@ struct store_batch_id {
 	struct id128 identity;
 };
 
+/** Where a store reads its clocks: tests have their own. */
+struct store_clock {
+	uint64_t (*realtime_ns)(void);
+	uint64_t (*monotonic_ns)(void);
+};
+
 struct store_options {
 	const char *path;         // directory, created if missing
 	uint64_t retention_ns;    // older partitions are dropped whole; 0: never
@@ -37,6 +44,14 @@ struct store_options {
 	uint32_t close_rows_max;  // rows of a minute that are closed at once; 0: the default, 4 Mi
 	uint64_t disk_free_bytes; // to be kept free on the disk; 0: nothing
 	uint64_t size_bytes_max;  // of the store's files; 0: no limit
+	bool accept_clock;        // the operator says that the clock is right
+	const struct store_clock *clock; // NULL: the system's
+};
+
+/** A time range in Unix nanoseconds, [from, to). */
+struct time_range {
+	uint64_t from_ns;
+	uint64_t to_ns;
 };
 
 /** The outcome of store_append(). */
@@ -44,6 +59,10 @@ struct store_append_result {
 	bool duplicate;               // stored before
 	struct id128 *unknown_stacks; // the caller's; not empty: nothing was stored
 	uint32_t unknown_stack_count;
+	// Rows of a stored batch that were refused, by reason.
+	uint64_t rows_late, rows_future, rows_series;
+	uint64_t rows_other; // stored in a series of the excess: a quota of series is reached
+	struct time_range accepted; // rows outside of it are late or of the future
 };
 
 /** A selected series. */
@@ -51,12 +70,6 @@ struct store_series {
 	uint32_t number; // dense within the selection: 0, 1, 2 ...
 	struct labels labels;
 	const char *type;
-};
-
-/** A time range in Unix nanoseconds, [from, to). */
-struct time_range {
-	uint64_t from_ns;
-	uint64_t to_ns;
 };
 
 /**
@@ -123,8 +136,10 @@ struct store_stats {
 	uint64_t series;       // in all partitions
 	uint64_t partitions;
 	uint64_t nodes;                // forest nodes in all partitions
-	uint64_t rows_late_dropped;    // older than retention
-	uint64_t rows_future_dropped;  // more than 1 h ahead of the collector's clock
+	uint64_t rows_late_dropped;    // refused: older than retention
+	uint64_t rows_future_dropped;  // refused: more than 1 h ahead of the collector's clock
+	uint64_t clock_doubted;        // 1: retention waits until the clock is right or confirmed
+	uint64_t retention_put_off;    // runs that stopped at RETENTION_NS_PER_HOUR
 	uint64_t chunk_bytes;          // written, compressed
 	uint64_t chunk_rows;           // rows in written chunks
 	uint64_t oldest_ns, newest_ns; // Unix time of stored rows, 0 when empty
@@ -142,9 +157,13 @@ struct store_stats {
 };
 
 /** Does the store take batches? */
+enum { STORE_CLOCK_TEXT_BYTES = 160 };
+
 struct store_health {
 	bool takes_batches;
 	char text[ERROR_TEXT_BYTES]; // if not, why, and what to do
+	// What is wrong with the clock, so that nothing is deleted; "" if nothing is.
+	char clock[STORE_CLOCK_TEXT_BYTES];
 };
 
 void store_close(struct store *store);
@@ -153,7 +172,8 @@ void store_close(struct store *store);
  * Store a batch, whole or not at all. It is durable (survives kill -9 and power loss) when 0 is
  * returned and unknown_stack_count is 0. Stacks that neither @profile defines nor the store knows
  * are in the result, and nothing is stored. An interval is cut at the end of its minute of Unix time
- * and keeps its value. Errors: -EINVAL (the profile's time is absurd), -EIO, -ENOSPC, -ENOMEM.
+ * and keeps its value. Errors: -EINVAL (the profile's time is absurd), -EIO, -ENOSPC, -ENOMEM;
+ * -EAGAIN: rows lie outside of the accepted range, but the store doubts its own clock.
  */
 int store_append(struct store *store, const struct store_batch_id *batch,
 		 const struct profile *profile, struct store_append_result *ret_result,

@@ -3,7 +3,7 @@
 // keys sort by number. Each key but those of DB_META begins with its partition: a partition is one
 // range.
 //
-//   meta        "format" | "partition_ns" | "sequence"            -> number(8)
+//   meta        "format" | "partition_ns" | "sequence" | "clock_mark" -> number(8)
 //               'a' agent(16) boot(16) identity(16)               -> last sequence, time seen
 //   raw         partition(8) minute(2) sequence(8)                -> rows of one batch
 //   dictionary  partition(8) kind(1) sequence(8)                  -> records of enum record_kind

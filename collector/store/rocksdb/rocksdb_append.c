@@ -33,7 +33,8 @@ struct append {
 	struct target targets[BATCH_PARTITIONS_MAX];
 	uint32_t target_count;
 	uint8_t *sample_targets;               // by sample, TARGET_NONE: dropped
-	uint64_t late, future, series_dropped; // rows dropped, by reason
+	uint64_t late, future, series_dropped; // rows refused, by reason
+	struct time_range accepted;
 	struct id128 *unknown;
 	uint32_t unknown_count;
 	struct commit_part *parts;
@@ -83,21 +84,29 @@ static int find_target(struct append *append, uint64_t time_ns, uint32_t *ret_ta
 	return 0;
 }
 
-static int place_samples(struct append *append, struct error *err)
+static struct time_range accepted_range(const struct rocksdb_store *store, uint64_t now_ns)
+{
+	return (struct time_range){ store->retention_ns ? ns_before(now_ns, store->retention_ns)
+							: 0,
+				    now_ns + STORE_FUTURE_NS_MAX };
+}
+
+static int place_samples(struct append *append, const struct store_batch_id *batch,
+			 struct error *err)
 {
 	const struct profile *profile = append->profile;
-	uint64_t now_ns = clock_realtime_ns(), retention_ns = append->store->retention_ns;
-	uint64_t oldest_ns = retention_ns ? ns_before(now_ns, retention_ns) : 0;
+	struct clock_reading now = rocksdb_now(append->store);
+	bool clock_is_wrong = rocksdb_clock_is_wrong(append->store, batch, profile->to_ns, &now);
 	uint32_t target = 0;
 
+	append->accepted = accepted_range(append->store, now.realtime_ns);
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
 		uint64_t slot = profile->samples[i].slot, time_ns = slot * profile->slot_ns;
 
 		append->sample_targets[i] = TARGET_NONE;
-		if (slot > UINT64_MAX / profile->slot_ns ||
-		    time_ns > now_ns + STORE_FUTURE_NS_MAX) {
+		if (slot > UINT64_MAX / profile->slot_ns || time_ns > append->accepted.to_ns) {
 			append->future++;
-		} else if (time_ns < oldest_ns) {
+		} else if (time_ns < append->accepted.from_ns) {
 			append->late++;
 		} else {
 			int rc = find_target(append, time_ns, &target, err);
@@ -107,6 +116,11 @@ static int place_samples(struct append *append, struct error *err)
 			append->sample_targets[i] = (uint8_t)target;
 		}
 	}
+	if (clock_is_wrong && append->late + append->future)
+		return error_set(err, -EAGAIN,
+				 "store: samples lie outside of the accepted time range, and the "
+				 "collector's clock is in doubt; set it, or restart the collector "
+				 "with --accept-clock");
 	return 0;
 }
 
@@ -429,10 +443,10 @@ static int check_batch(const struct store_batch_id *batch, const struct profile 
 	return 0;
 }
 
-static int prepare(struct append *append, struct error *err)
+static int prepare(struct append *append, const struct store_batch_id *batch, struct error *err)
 {
 	append->sample_targets = malloc(append->profile->sample_count + 1);
-	int rc = append->sample_targets ? place_samples(append, err)
+	int rc = append->sample_targets ? place_samples(append, batch, err)
 					: error_set(err, -ENOMEM, "store: out of memory");
 
 	for (uint32_t i = 0; i < append->target_count && rc == 0; i++)
@@ -463,6 +477,10 @@ static int commit_batch(struct append *append, const struct store_batch_id *batc
 		store->counters.rows_late += append->late;
 		store->counters.rows_future += append->future;
 		store->counters.rows_series += append->series_dropped;
+		ret_result->rows_late = append->late;
+		ret_result->rows_future = append->future;
+		ret_result->rows_series = append->series_dropped;
+		ret_result->accepted = append->accepted;
 	}
 	return 0;
 }
@@ -489,7 +507,7 @@ int rocksdb_append(struct rocksdb_store *store, const struct store_batch_id *bat
 		return rc;
 	result.duplicate = is_duplicate(store, batch); // a shortcut; the commit decides
 	if (!result.duplicate) {
-		rc = prepare(&append, err);
+		rc = prepare(&append, batch, err);
 		if (rc == 0 && append.unknown_count) {
 			result.unknown_stack_count = append.unknown_count;
 			result.unknown_stacks = take(append.unknown);

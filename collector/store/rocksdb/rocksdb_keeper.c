@@ -309,6 +309,12 @@ static void keeper_read_health(struct store *base, struct store_health *ret_heal
 	struct store_health health = { .takes_batches = refusal == REFUSAL_NONE };
 
 	memcpy(health.text, cause.text, sizeof(health.text));
+	// Without a wait: while the store is being opened again, its clock says nothing.
+	if (pthread_rwlock_tryrdlock(&keeper_of(base)->lock) == 0) {
+		if (keeper_of(base)->store)
+			rocksdb_read_clock(keeper_of(base)->store, health.clock);
+		release(keeper_of(base));
+	}
 	*ret_health = health;
 }
 
@@ -570,6 +576,7 @@ int rocksdb_store_open(const struct store_options *options, struct store **ret_s
 	}
 	if (rc < 0)
 		refuse(keeper, REFUSAL_WRITE, &cause);
+	keeper->options.accept_clock = false; // for one start
 	*ret_store = &keeper->base;
 	return 0;
 }

@@ -164,16 +164,38 @@ static int drop_partition(struct rocksdb_store *store, struct partition *partiti
 	return rc;
 }
 
-static int drop_old(struct rocksdb_store *store, struct partition_list *list, uint64_t now_ns,
-		    struct error *err)
+/** May retention drop another partition in this hour? One is always allowed, however long. */
+static bool may_drop(struct rocksdb_store *store, uint64_t monotonic_ns)
+{
+	if (ns_between(store->hour_begun_ns, monotonic_ns) >= 3600 * NS_PER_SECOND ||
+	    !store->hour_begun_ns) {
+		store->hour_begun_ns = monotonic_ns;
+		store->hour_dropped_ns = 0;
+	}
+	if (store->hour_dropped_ns &&
+	    store->hour_dropped_ns + store->partition_ns > RETENTION_NS_PER_HOUR) {
+		store->counters.retention_put_off++;
+		return false;
+	}
+	store->hour_dropped_ns += store->partition_ns;
+	return true;
+}
+
+/** Drop what is older than the retention by a clock that is not in doubt. */
+static int drop_old(struct rocksdb_store *store, struct partition_list *list,
+		    const struct clock_reading *now, struct error *err)
 {
 	int rc = 0;
 
-	if (!store->retention_ns || now_ns < store->retention_ns)
+	if (!store->retention_ns || now->realtime_ns < store->retention_ns)
 		return 0;
-	for (uint32_t i = 0; i < list->count && rc == 0; i++)
-		if (partition_end_ns(list->partitions[i]) <= now_ns - store->retention_ns)
-			rc = drop_partition(store, list->partitions[i], err);
+	for (uint32_t i = 0; i < list->count && rc == 0; i++) {
+		if (partition_end_ns(list->partitions[i]) > now->realtime_ns - store->retention_ns)
+			continue;
+		if (!may_drop(store, now->monotonic_ns))
+			return 0;
+		rc = drop_partition(store, list->partitions[i], err);
+	}
 	return rc;
 }
 
@@ -278,17 +300,22 @@ static int maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *
 {
 	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
 	struct time_range all = { 0, UINT64_MAX };
+	const struct clock_reading now = { now_ns, store->clock->monotonic_ns() };
+	bool clock_is_trusted = rocksdb_check_clock(store, &now) == CLOCK_TRUSTED;
 	int rc = rocksdb_list_partitions(store, all, &list);
 
 	if (rc < 0)
 		return error_set(err, rc, "store: out of memory");
 	for (uint32_t i = 0; i < list.count; i++) // left by refused batches
 		rocksdb_remove_empty_partition(store, list.partitions[i]);
-	rc = drop_old(store, &list, now_ns, err);
+	if (clock_is_trusted)
+		rc = drop_old(store, &list, &now, err);
 	if (rc == 0)
 		rc = close_all_due(store, &list, now_ns, err);
-	if (rc == 0)
+	if (rc == 0 && clock_is_trusted)
 		rc = expire_agents(store, now_ns, err);
+	if (rc == 0 && clock_is_trusted)
+		rc = rocksdb_save_clock(store, err);
 	limit_memory(store, &list);
 	return rc;
 }

@@ -146,9 +146,8 @@ void partition_list_deinit(struct partition_list *list)
 
 // ---- opening --------------------------------------------------------------------------------------
 
-/** Read the number under @name; *ret_found is false if there is none. */
-static int read_number(struct db *db, const char *name, uint64_t *ret_number, bool *ret_found,
-		       struct error *err)
+int rocksdb_read_number(struct db *db, const char *name, uint64_t *ret_number, bool *ret_found,
+			struct error *err)
 {
 	_cleanup_(buffer_deinit) struct buffer value = { 0 };
 	struct key key = key_of_meta(name);
@@ -165,7 +164,7 @@ static int read_number(struct db *db, const char *name, uint64_t *ret_number, bo
 	return 0;
 }
 
-static void put_number(struct db_batch *batch, const char *name, uint64_t number)
+void rocksdb_put_number(struct db_batch *batch, const char *name, uint64_t number)
 {
 	struct key key = key_of_meta(name), value = { .size = 0 };
 
@@ -183,8 +182,8 @@ static int write_format(struct rocksdb_store *store, struct error *err)
 
 	if (!batch)
 		return error_set(err, -ENOMEM, "store: out of memory");
-	put_number(batch, "format", STORE_FORMAT);
-	put_number(batch, "partition_ns", store->partition_ns);
+	rocksdb_put_number(batch, "format", STORE_FORMAT);
+	rocksdb_put_number(batch, "partition_ns", store->partition_ns);
 	return db_write(store->db, batch, true, err);
 }
 
@@ -204,14 +203,14 @@ int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_par
 {
 	uint64_t format = 0, partition_ns = 0;
 	bool found, partition_found = false;
-	int rc = read_number(db, "format", &format, &found, err);
+	int rc = rocksdb_read_number(db, "format", &format, &found, err);
 
 	if (rc == 0 && !found)
 		return -ENOENT;
 	if (rc == 0)
 		rc = check_format(format, path, err);
 	if (rc == 0)
-		rc = read_number(db, "partition_ns", &partition_ns, &partition_found, err);
+		rc = rocksdb_read_number(db, "partition_ns", &partition_ns, &partition_found, err);
 	if (rc < 0)
 		return rc;
 	if (!partition_found || !partition_ns || partition_ns % MINUTE_NS)
@@ -237,7 +236,7 @@ static int open_format(struct rocksdb_store *store, const struct store_options *
 				 "choose another directory with --data",
 				 options->path,
 				 (unsigned long long)(store->partition_ns / NS_PER_SECOND));
-	return rc ? rc : read_number(store->db, "sequence", &store->sequence, &found, err);
+	return rc ? rc : rocksdb_read_number(store->db, "sequence", &store->sequence, &found, err);
 }
 
 /** Record damage of the partition that begins at @start_ns, listed from now on if it was not. */
@@ -465,6 +464,7 @@ void rocksdb_core_close(struct rocksdb_store *store)
 	pthread_mutex_destroy(&store->resolve_lock);
 	pthread_mutex_destroy(&store->commit_lock);
 	pthread_mutex_destroy(&store->maintain_lock);
+	pthread_mutex_destroy(&store->clock_lock);
 	pthread_cond_destroy(&store->commit_done);
 	db_close(store->db);
 	free(store);
@@ -510,11 +510,15 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 		.rows_future_dropped = counters->rows_future,
 		.rows_series_dropped = counters->rows_series,
 		.stacks_dropped = counters->stacks_dropped,
+		.retention_put_off = counters->retention_put_off,
 		.chunk_bytes = counters->chunk_bytes,
 		.chunk_rows = counters->chunk_rows,
 		.agents_damaged = counters->agents_damaged,
 	};
 
+	pthread_mutex_lock(&store->clock_lock);
+	stats.clock_doubted = store->clock_guard.doubt != CLOCK_TRUSTED;
+	pthread_mutex_unlock(&store->clock_lock);
 	pthread_mutex_lock(&store->commit_lock);
 	stats.agents = store->agents.count;
 	stats.agents_evicted = store->agents.evicted;
@@ -522,6 +526,8 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 	read_partition_stats(store, &stats);
 	*ret_stats = stats;
 }
+
+static const struct store_clock system_clock = { clock_realtime_ns, clock_monotonic_ns };
 
 static struct rocksdb_store *store_new(const struct store_options *options)
 {
@@ -534,6 +540,7 @@ static struct rocksdb_store *store_new(const struct store_options *options)
 		options->partition_ns ? options->partition_ns : STORE_PARTITION_NS_DEFAULT;
 	store->memory_bytes =
 		options->memory_bytes ? options->memory_bytes : STORE_MEMORY_BYTES_DEFAULT;
+	store->clock = options->clock ? options->clock : &system_clock;
 	store->close_rows_max = options->close_rows_max ? options->close_rows_max : CLOSE_ROWS_MAX;
 	store->run_rows_max =
 		store->close_rows_max < RUN_ROWS_MAX ? store->close_rows_max : RUN_ROWS_MAX;
@@ -541,6 +548,7 @@ static struct rocksdb_store *store_new(const struct store_options *options)
 	pthread_mutex_init(&store->resolve_lock, NULL);
 	pthread_mutex_init(&store->commit_lock, NULL);
 	pthread_mutex_init(&store->maintain_lock, NULL);
+	pthread_mutex_init(&store->clock_lock, NULL);
 	pthread_cond_init(&store->commit_done, NULL);
 	return store;
 }
@@ -576,6 +584,8 @@ int rocksdb_core_open(const struct store_options *options, enum db_mode mode,
 		rc = restore_heads(store, err);
 	if (rc == 0)
 		rc = restore_agents(store, err);
+	if (rc == 0)
+		rc = rocksdb_restore_clock(store, options->accept_clock, err);
 	if (rc == 0 && !(store->encoder = chunk_encoder_new()))
 		rc = error_set(err, -ENOMEM, "store: out of memory");
 	if (rc < 0) {

@@ -7,12 +7,13 @@
 //   rocksdb_commit.c    writes and syncs the runs of waiting batches together
 //   rocksdb_select.c    selects series; lists label names and values
 //   rocksdb_scan.c      reads rows and activity from chunks and open minutes
+//   rocksdb_clock.c     judges the clock; keeps the highest trusted time on disk
 //   rocksdb_close.c     turns an open minute's runs into chunks
 //   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
 //   rocksdb_check.c     checks a store that nobody writes
 //
 // Order of locks: maintain_lock, resolve_lock, partition->lock (two of them only under
-// resolve_lock), partitions_lock, commit_lock.
+// resolve_lock), partitions_lock, commit_lock, clock_lock.
 #pragma once
 
 #include <pthread.h>
@@ -26,6 +27,8 @@
 #define STORE_PARTITION_NS_DEFAULT (3600ULL * 1000000000ULL)
 #define STORE_MEMORY_BYTES_DEFAULT (512ULL << 20)
 #define STORE_FUTURE_NS_MAX        (3600ULL * 1000000000ULL) // a clock further ahead is wrong
+// What retention drops in an hour: whatever is wrong, somebody has time to see it.
+#define RETENTION_NS_PER_HOUR (24 * 3600ULL * 1000000000ULL)
 
 enum {
 	// Batches cover seconds, and each partition costs a dictionary: a batch over more
@@ -58,12 +61,14 @@ struct commit {
 struct store_counters {
 	atomic_ullong rows_appended, batches_appended, batches_duplicate;
 	atomic_ullong rows_late, rows_future, rows_series, stacks_dropped;
+	atomic_ullong retention_put_off;
 	atomic_ullong chunk_bytes, chunk_rows;
 	atomic_ullong agents_damaged;
 };
 
 struct rocksdb_store {
 	struct db *db;
+	const struct store_clock *clock;
 	uint64_t retention_ns, partition_ns, memory_bytes;
 	uint32_t run_rows_max, close_rows_max;
 	struct store_counters counters;
@@ -81,8 +86,13 @@ struct rocksdb_store {
 	struct agent_table agents;
 	uint64_t sequence; // the last commit's
 
+	pthread_mutex_t clock_lock; // the last lock: nothing waits under it
+	struct clock_guard clock_guard;
+
 	pthread_mutex_t maintain_lock;
-	struct chunk_encoder *encoder; // under maintain_lock
+	uint64_t mark_saved_ns;                  // the mark on disk
+	uint64_t hour_begun_ns, hour_dropped_ns; // monotonic; what retention has dropped since
+	struct chunk_encoder *encoder;           // under maintain_lock
 };
 
 // rocksdb_store.c
@@ -107,6 +117,11 @@ void rocksdb_remove_partition(struct rocksdb_store *store, struct partition *par
 /** Remove the partition if it is empty and not pinned. */
 void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partition *partition);
 
+/** Read the number under @name in DB_META; *ret_found is false if there is none. */
+int rocksdb_read_number(struct db *db, const char *name, uint64_t *ret_number, bool *ret_found,
+			struct error *err);
+void rocksdb_put_number(struct db_batch *batch, const char *name, uint64_t number);
+
 /** References to the partitions that overlap a range, oldest first. */
 struct partition_list {
 	struct partition **partitions;
@@ -115,6 +130,22 @@ struct partition_list {
 int rocksdb_list_partitions(struct rocksdb_store *store, struct time_range range,
 			    struct partition_list *ret_list);
 void partition_list_deinit(struct partition_list *list);
+
+static inline struct clock_reading rocksdb_now(const struct rocksdb_store *store)
+{
+	return (struct clock_reading){ store->clock->realtime_ns(), store->clock->monotonic_ns() };
+}
+
+// rocksdb_clock.c
+/** Judge the clock at @now. */
+enum clock_doubt rocksdb_check_clock(struct rocksdb_store *store, const struct clock_reading *now);
+/** Judge it by a batch, too. True: the clock is wrong, and the batch had better come again. */
+bool rocksdb_clock_is_wrong(struct rocksdb_store *store, const struct store_batch_id *batch,
+			    uint64_t to_ns, const struct clock_reading *now);
+/** Read the mark of the last process; and save it, unless that was done lately. */
+int rocksdb_restore_clock(struct rocksdb_store *store, bool accepted, struct error *err);
+int rocksdb_save_clock(struct rocksdb_store *store, struct error *err);
+void rocksdb_read_clock(struct rocksdb_store *store, char ret_text[STORE_CLOCK_TEXT_BYTES]);
 
 // rocksdb_append.c
 int rocksdb_append(struct rocksdb_store *store, const struct store_batch_id *batch,

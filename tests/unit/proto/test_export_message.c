@@ -201,7 +201,12 @@ TEST(round_trips_responses)
 	struct id128 ids[3] = { { 1, 2 }, { 0, 0 }, { UINT64_MAX, 5 } };
 
 	for (uint32_t count = 0; count <= 3; count++) {
-		const struct export_response response = { ids, count, count == 0 };
+		const struct export_response response = {
+			.unknown_stacks = ids,
+			.unknown_stack_count = count,
+			.duplicate = count == 0,
+			.refused = { count, 2, 3, 4, 5, UINT64_MAX },
+		};
 		_cleanup_(export_response_deinit) struct export_response decoded = { 0 };
 		_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
 		struct error err = { 0 };
@@ -211,6 +216,8 @@ TEST(round_trips_responses)
 			  err.text);
 		EXPECT_EQ(count, decoded.unknown_stack_count, "count");
 		EXPECT_EQ(count == 0, decoded.duplicate, "duplicate");
+		EXPECT_EQ(0, memcmp(&response.refused, &decoded.refused, sizeof(response.refused)),
+			  "refused");
 		EXPECT_EQ(0, memcmp(ids, decoded.unknown_stacks, count * sizeof(*ids)), "ids");
 	}
 }

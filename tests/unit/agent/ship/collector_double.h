@@ -29,9 +29,10 @@ struct collector_double {
 	atomic_uint defined;   // definitions received
 	atomic_uint fail_next; // calls to answer with fail_status
 	enum rpc_status fail_status;
-	atomic_uint store_then_fail; // calls to store but answer with UNAVAILABLE
-	atomic_bool ask_always;      // always claim not to know a stack
-	atomic_uint rubbish;         // calls to answer with bytes that are no response
+	atomic_uint store_then_fail;   // calls to store but answer with UNAVAILABLE
+	struct export_refused refused; // said of each batch
+	atomic_bool ask_always;        // always claim not to know a stack
+	atomic_uint rubbish;           // calls to answer with bytes that are no response
 	atomic_uint delay_ms;
 	atomic_bool hangs; // a call lasts until it does not
 };
@@ -79,6 +80,7 @@ static inline void double_store(struct collector_double *c, const struct batch_i
 				const struct profile *profile, struct export_response *response)
 {
 	c->last = *batch;
+	response->refused = c->refused;
 	response->duplicate = double_has(c, batch->sequence);
 	if (response->duplicate)
 		return;

@@ -187,6 +187,26 @@ TEST(drops_a_batch_refused_for_ever)
 	double_stop(&c);
 }
 
+TEST(counts_samples_that_the_collector_refused)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+				      .refused = {
+					      .late = 1, .future = 2, .series = 3, .other = 4 } };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 2; i++)
+		sender_push(sender, profile_of_interval(i));
+	WAIT_FOR(stats_of(sender).batches_sent == 2);
+	struct sender_stats stats = stats_of(sender);
+	EXPECT_EQ(2, c.calls, "not sent again");
+	EXPECT_EQ(6, stats.samples_out_of_range, "late or of the future");
+	EXPECT_EQ(6, stats.samples_series, "without room");
+	EXPECT_EQ(8, stats.samples_other, "without their labels");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
 TEST(delivers_once_after_an_outage)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
@@ -399,6 +419,7 @@ int main(void)
 		cmocka_unit_test(sends_a_definition_again_with_new_names),
 		cmocka_unit_test(resends_requested_definitions),
 		cmocka_unit_test(drops_a_batch_refused_for_ever),
+		cmocka_unit_test(counts_samples_that_the_collector_refused),
 		cmocka_unit_test(delivers_once_after_an_outage),
 		cmocka_unit_test(a_lost_acknowledgement_counts_once),
 		cmocka_unit_test(retries_or_drops_by_status),

@@ -68,7 +68,7 @@ static void encode(struct fixture *f, uint64_t agent, uint64_t sequence)
 
 static enum rpc_status export_bytes(struct fixture *f, const void *bytes, size_t size)
 {
-	const struct rpc_request request = { .bytes = bytes, .size = size };
+	const struct rpc_request request = { .bytes = bytes, .size = size, .peer = "192.0.2.1" };
 
 	return receiver_export(f->receiver, &request, &f->response, &f->err);
 }
@@ -128,6 +128,47 @@ TEST(requests_unknown_stacks)
 	close_fixture(&f);
 }
 
+TEST(answers_what_was_refused)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	f.store->refused = (struct store_append_result){ .rows_late = 1,
+							 .rows_future = 2,
+							 .rows_series = 3,
+							 .rows_other = 4,
+							 .accepted = { 5, 6 } };
+	encode(&f, 1, 1);
+	assert_int_equal(RPC_OK, export_it(&f));
+	struct export_response response = decode(&f);
+	assert_int_equal(1, response.refused.late);
+	assert_int_equal(2, response.refused.future);
+	assert_int_equal(3, response.refused.series);
+	assert_int_equal(4, response.refused.other);
+	assert_int_equal(5, response.refused.from_ns);
+	assert_int_equal(6, response.refused.to_ns);
+	export_response_deinit(&response);
+	close_fixture(&f);
+}
+
+TEST(identifies_a_batch_by_its_peer)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	encode(&f, 1, 1);
+	assert_int_equal(RPC_OK, export_it(&f));
+	struct id128 first = f.store->last_identity;
+	assert_false(id128_is_zero(first));
+	const struct rpc_request other = { .bytes = f.request.bytes,
+					   .size = f.request.size,
+					   .peer = "192.0.2.2" };
+	buffer_clear(&f.response);
+	assert_int_equal(RPC_OK, receiver_export(f.receiver, &other, &f.response, &f.err));
+	assert_false(id128_equal(first, f.store->last_identity));
+	close_fixture(&f);
+}
+
 static const struct {
 	const char *what;
 	int rc;
@@ -138,6 +179,7 @@ static const struct {
 	{ "disk full", -ENOSPC, RPC_RESOURCE_EXHAUSTED, METRIC_INGEST_ERRORS },
 	{ "memory full", -ENOMEM, RPC_RESOURCE_EXHAUSTED, METRIC_INGEST_ERRORS },
 	{ "disk broken", -EIO, RPC_UNAVAILABLE, METRIC_INGEST_ERRORS },
+	{ "clock in doubt", -EAGAIN, RPC_UNAVAILABLE, METRIC_INGEST_ERRORS },
 };
 
 TEST(agents_retry_when_the_store_fails)
@@ -234,7 +276,8 @@ TEST(the_table_of_agents_is_bounded)
 }
 
 RUN_TESTS(cmocka_unit_test(stores_and_counts_a_batch_once),
-	  cmocka_unit_test(requests_unknown_stacks),
+	  cmocka_unit_test(requests_unknown_stacks), cmocka_unit_test(answers_what_was_refused),
+	  cmocka_unit_test(identifies_a_batch_by_its_peer),
 	  cmocka_unit_test(agents_retry_when_the_store_fails),
 	  cmocka_unit_test(refuses_malformed_batches),
 	  cmocka_unit_test(refuses_a_newer_contract_version),

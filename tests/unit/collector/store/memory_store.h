@@ -37,9 +37,11 @@ struct store {
 	uint32_t series_count;
 	struct memory_sample *samples; // sorted by series, then as added
 	uint32_t sample_count;
-	int scan_rc;                // what store_scan() fails with
-	int append_rc;              // what store_append() fails with
-	struct id128 unknown_stack; // not zero: store_append() does not know it
+	int scan_rc;                        // what store_scan() fails with
+	int append_rc;                      // what store_append() fails with
+	struct store_append_result refused; // what store_append() says of refused rows
+	struct id128 last_identity;         // of store_append()
+	struct id128 unknown_stack;         // not zero: store_append() does not know it
 	uint32_t appended;
 	uint32_t scan_sleep_ms;
 	atomic_bool scans_held; // none ends
@@ -95,7 +97,8 @@ int store_append(struct store *store, const struct store_batch_id *batch,
 		 struct error *err)
 {
 	(void)profile;
-	*ret_result = (struct store_append_result){ 0 };
+	*ret_result = store->refused;
+	store->last_identity = batch->identity;
 	if (store->append_rc)
 		return error_set(err, store->append_rc, "append: as the test wants it");
 	if (!id128_is_zero(store->unknown_stack)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedded store: what every store must do, and what is its own.
+#include "tests/unit/collector/store/clock_double.h"
 #include "tests/unit/collector/store/store_intervals.h"
 
 #include <fcntl.h>
@@ -232,20 +233,171 @@ TEST(closes_a_large_minute_in_portions)
 	scene_end(&scene);
 }
 
+// ---- the clock --------------------------------------------------------------------------------------
+
+static void maintain_now(struct scene *scene)
+{
+	assert_int_equal(0, store_maintain(scene->store, double_realtime_ns(), NULL));
+}
+
+#define HOURS_NS(hours) ((hours)*3600LL * (int64_t)NS_PER_SECOND)
+
+/** A profile of the true time, as agents send it. */
+static int append_true_time(struct scene *scene, uint64_t sequence,
+			    struct store_append_result *ret_result, struct error *err)
+{
+	struct store_batch_id batch = batch_of(1, sequence);
+	struct profile *profile = test_profile();
+
+	profile->to_ns = clock_realtime_ns();
+	profile->from_ns = profile->to_ns - 5 * NS_PER_SECOND;
+	add_text(profile, "service=a", profile->from_ns, "main", 1);
+	int rc = store_append(scene->store, &batch, profile, ret_result, err);
+	profile_free(profile);
+	return rc;
+}
+
+TEST(a_clock_that_jumps_deletes_nothing)
+{
+	struct scene scene;
+	struct store_append_result result;
+	struct error err = { 0 };
+	struct store_health health;
+
+	clock_reset();
+	scene_begin(&scene, (struct store_options){ .retention_ns = (uint64_t)HOURS_NS(7 * 24),
+						    .clock = &clock_double });
+	append_text(scene.store, 2, 1, "service=a", hour_ns(-20), "main", 1);
+	maintain_now(&scene);
+	realtime_ahead_ns = HOURS_NS(8 * 24);
+	maintain_now(&scene);
+	EXPECT_EQ(1, stats_of(&scene).partitions, "8 days ahead");
+	EXPECT_EQ(1, stats_of(&scene).clock_doubted, "in doubt");
+	store_read_health(scene.store, &health);
+	assert_non_null(strstr(health.clock, "it jumped by +691200 s (limit 300 s)"));
+	// What agents send now looks old: they keep it.
+	EXPECT_EQ(-EAGAIN, append_true_time(&scene, 1, &result, &err), "asked to come again");
+	assert_non_null(strstr(err.text, "clock is in doubt"));
+	realtime_ahead_ns = 0;
+	maintain_now(&scene);
+	store_read_health(scene.store, &health);
+	assert_string_equal("", health.clock);
+	EXPECT_EQ(0, stats_of(&scene).clock_doubted, "back");
+	EXPECT_EQ(0, append_true_time(&scene, 1, &result, &err), "stored");
+	scene_end(&scene);
+}
+
+TEST(a_clock_behind_keeps_batches_waiting)
+{
+	struct scene scene;
+	struct store_append_result result;
+	struct error err = { 0 };
+
+	clock_reset();
+	scene_begin(&scene, (struct store_options){ .clock = &clock_double });
+	EXPECT_EQ(0, append_true_time(&scene, 1, &result, &err), "stored");
+	maintain_now(&scene);
+	realtime_ahead_ns = HOURS_NS(-2);
+	for (int reopened = 0; reopened < 2; reopened++) { // by the monotonic clock; by the mark
+		EXPECT_EQ(-EAGAIN, append_true_time(&scene, 2, &result, &err), "2 h behind");
+		EXPECT_EQ(1, stats_of(&scene).clock_doubted, "in doubt");
+		scene_reopen(&scene);
+	}
+	realtime_ahead_ns = 0;
+	EXPECT_EQ(0, append_true_time(&scene, 2, &result, &err), "stored");
+	EXPECT_EQ(0, result.rows_future + result.rows_late, "whole");
+	scene_end(&scene);
+}
+
+TEST(a_clock_after_a_long_stop_needs_confirmation)
+{
+	struct scene scene;
+	struct store_append_result result;
+	struct error err = { 0 };
+
+	for (int accepted = 0; accepted < 2; accepted++) {
+		clock_reset();
+		realtime_ahead_ns = HOURS_NS(-100);
+		scene_begin(&scene, (struct store_options){ .retention_ns = (uint64_t)HOURS_NS(24),
+							    .clock = &clock_double });
+		append_text(scene.store, 2, 1, "service=a", hour_ns(-100), "main", 1);
+		maintain_now(&scene);
+		realtime_ahead_ns = 0;
+		scene.options.accept_clock = accepted;
+		scene_reopen(&scene);
+		maintain_now(&scene);
+		EXPECT_EQ(accepted ? 0 : 1, stats_of(&scene).partitions, "100 h later");
+		if (!accepted) {
+			EXPECT_EQ(0, append_true_time(&scene, 1, &result, &err), "an agent agrees");
+			maintain_now(&scene);
+			EXPECT_EQ(1, stats_of(&scene).partitions, "only the new one");
+			EXPECT_EQ(0, stats_of(&scene).clock_doubted, "confirmed");
+		}
+		scene_end(&scene);
+	}
+}
+
+TEST(refuses_rows_out_of_range_by_name)
+{
+	struct scene scene;
+	struct store_append_result result;
+	struct store_batch_id batch = batch_of(1, 1);
+	struct profile *profile = test_profile();
+	uint64_t now_ns = clock_realtime_ns(), hour = (uint64_t)HOURS_NS(1);
+
+	scene_begin(&scene, (struct store_options){ .retention_ns = 24 * hour });
+	add_text(profile, "service=a", now_ns, "main", 1);
+	add_text(profile, "service=a", now_ns - 30 * hour, "main", 1);
+	add_text(profile, "service=a", now_ns + 2 * hour, "main", 1);
+	add_text(profile, "service=a", now_ns + 3 * hour, "main", 1);
+	assert_int_equal(0, store_append(scene.store, &batch, profile, &result, NULL));
+	EXPECT_EQ(1, result.rows_late, "late");
+	EXPECT_EQ(2, result.rows_future, "of the future");
+	assert_true(result.accepted.from_ns > now_ns - 25 * hour);
+	assert_true(result.accepted.to_ns > now_ns && result.accepted.to_ns < now_ns + 2 * hour);
+	EXPECT_EQ(1, stats_of(&scene).rows_appended, "stored");
+	profile_free(profile);
+	scene_end(&scene);
+}
+
+TEST(retention_drops_a_day_an_hour)
+{
+	struct scene scene;
+
+	clock_reset();
+	scene_begin(&scene, (struct store_options){ .retention_ns = (uint64_t)HOURS_NS(1000),
+						    .clock = &clock_double });
+	for (int i = 0; i < 30; i++)
+		append_text(scene.store, 1, (uint64_t)i + 1, "service=a", hour_ns(-40 + i), "main",
+			    1);
+	clock_pass((uint64_t)HOURS_NS(1000));
+	maintain_now(&scene);
+	maintain_now(&scene);
+	EXPECT_EQ(6, stats_of(&scene).partitions, "24 are gone");
+	EXPECT_EQ(2, stats_of(&scene).retention_put_off, "counted");
+	clock_pass((uint64_t)HOURS_NS(1));
+	maintain_now(&scene);
+	EXPECT_EQ(0, stats_of(&scene).partitions, "an hour later");
+	scene_end(&scene);
+}
+
 TEST(retention_drops_whole_partitions)
 {
 	struct scene scene;
 	struct dump dump;
 	uint64_t hour = 3600 * NS_PER_SECOND;
 
-	scene_begin(&scene, (struct store_options){ .retention_ns = 1000 * hour });
+	clock_reset();
+	scene_begin(&scene,
+		    (struct store_options){ .retention_ns = 1000 * hour, .clock = &clock_double });
 	for (int i = 0; i < 4; i++)
 		append_text(scene.store, 1, (uint64_t)i + 1, "service=a", hour_ns(-10 + i),
 			    "main;f", 1 << i);
 	scene_flush(&scene);
 	append_text(scene.store, 1, 5, "service=a", hour_ns(-9), "main;f", 1 << 4); // open
 	EXPECT_EQ(4, stats_of(&scene).partitions, "before");
-	assert_int_equal(0, store_maintain(scene.store, hour_ns(-8) + 1000 * hour, NULL));
+	clock_pass(hour_ns(-8) + 1000 * hour - clock_realtime_ns());
+	maintain_now(&scene);
 	for (int reopened = 0; reopened < 2; reopened++) {
 		EXPECT_EQ(2, stats_of(&scene).partitions, "after");
 		EXPECT_EQ(hour_ns(-8), stats_of(&scene).oldest_ns, "oldest");
@@ -292,11 +444,14 @@ TEST(a_selection_outlives_its_partition)
 					 .partition = dump_partition,
 					 .rows = dump_rows };
 
-	scene_begin(&scene, (struct store_options){ .retention_ns = 1000 * 3600 * NS_PER_SECOND });
+	clock_reset();
+	scene_begin(&scene, (struct store_options){ .retention_ns = (uint64_t)HOURS_NS(1000),
+						    .clock = &clock_double });
 	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 1);
 	assert_int_equal(0, store_select(scene.store, &selector, NULL, all_time, &selection, NULL));
 	EXPECT_EQ(1, selection->series_count, "series");
-	assert_int_equal(0, store_maintain(scene.store, hour_ns(1001), NULL));
+	clock_pass(hour_ns(1001) - clock_realtime_ns());
+	maintain_now(&scene);
 	assert_int_equal(0, store_scan(scene.store, selection, all_time, &scanner, NULL));
 	EXPECT_EQ(0, dump.count, "rows");
 	store_selection_free(selection);
@@ -371,6 +526,11 @@ RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of
 	  cmocka_unit_test(nobody_acknowledges_in_anothers_name),
 	  cmocka_unit_test(refuses_leaps_of_the_sequence),
 	  cmocka_unit_test(closes_a_large_minute_in_portions),
+	  cmocka_unit_test(a_clock_that_jumps_deletes_nothing),
+	  cmocka_unit_test(a_clock_behind_keeps_batches_waiting),
+	  cmocka_unit_test(a_clock_after_a_long_stop_needs_confirmation),
+	  cmocka_unit_test(refuses_rows_out_of_range_by_name),
+	  cmocka_unit_test(retention_drops_a_day_an_hour),
 	  cmocka_unit_test(retention_drops_whole_partitions),
 	  cmocka_unit_test(a_refused_batch_leaves_no_partition),
 	  cmocka_unit_test(a_selection_outlives_its_partition),

@@ -6,6 +6,7 @@
 
 #include "collector/store/disk_room.h"
 #include "collector/store/rocksdb/rocksdb.h"
+#include "tests/unit/collector/store/clock_double.h"
 #include "tests/unit/collector/store/store_fixture.h"
 
 enum {
@@ -314,11 +315,14 @@ TEST(failed_deletion_of_old_hour_is_repeated)
 	struct scene scene;
 
 	scene_begin(&scene);
+	clock_reset();
 	scene.options.retention_ns = 3600 * NS_PER_SECOND;
+	scene.options.clock = &clock_double;
 	store_close(scene.store);
 	scene_open(&scene);
 	append_text(scene.store, 1, 1, "service=s", clock_realtime_ns(), "main", 1);
-	uint64_t later_ns = clock_realtime_ns() + 3 * 3600 * NS_PER_SECOND;
+	clock_pass(3 * 3600 * NS_PER_SECOND);
+	uint64_t later_ns = double_realtime_ns();
 	disk_double_fail(0, 1, EIO);
 	assert_true(store_maintain(scene.store, later_ns, NULL) < 0);
 	store_maintain(scene.store, later_ns, NULL);
