@@ -61,10 +61,9 @@ struct collector {
 	uint64_t certificate_logged_s;
 	struct receiver *receiver;
 	struct backup_service backups;
-	struct debug_files debug_files;
 	struct debuginfod *debuginfod;
 	struct confined_launcher *launcher; // NULL: nothing runs confined
-	struct symbolizer *symbolizer;
+	struct symbol_spaces *symbols;
 	struct rpc_server *grpc;
 	struct readiness *readiness;
 	struct http_api api;
@@ -83,10 +82,9 @@ static void collector_close(struct collector *collector)
 	http_server_close(collector->http, HTTP_GRACE_MS);
 	readiness_free(collector->readiness);
 	receiver_free(collector->receiver);
-	symbolizer_free(collector->symbolizer);
+	symbol_spaces_close(collector->symbols);
 	debuginfod_close(collector->debuginfod);
 	confined_launcher_free(collector->launcher);
-	debug_files_close(&collector->debug_files);
 	backup_service_close(&collector->backups);
 	if (collector->store)
 		store_close(collector->store);
@@ -194,16 +192,17 @@ static int open_debuginfod(struct collector *collector, struct error *err)
 
 static int open_symbolizer(struct collector *collector, struct error *err)
 {
-	int rc = debug_files_open(&collector->debug_files, collector->options.data,
-				  collector->options.debug_files_bytes, err);
+	int rc = collector->options.debuginfod ? open_debuginfod(collector, err) : 0;
 
-	if (!rc && collector->options.debuginfod)
-		rc = open_debuginfod(collector, err);
 	if (rc)
 		return rc;
-	collector->symbolizer =
-		symbolizer_new(&collector->debug_files, collector->debuginfod, collector->launcher);
-	return collector->symbolizer ? 0 : error_set(err, -ENOMEM, "out of memory");
+	const struct symbol_spaces_options options = {
+		.data = collector->options.data,
+		.bytes_max = collector->options.debug_files_bytes,
+		.debuginfod = collector->debuginfod,
+		.launcher = collector->launcher,
+	};
+	return symbol_spaces_open(&options, &collector->symbols, err);
 }
 
 // Divide the machine's memory and descriptors, and report it.
@@ -303,8 +302,7 @@ static int collector_open(struct collector *collector, struct error *err)
 	if (rc)
 		return rc;
 
-	collector->api.debug_files = &collector->debug_files;
-	collector->api.symbolizer = collector->symbolizer;
+	collector->api.symbols = collector->symbols;
 	collector->api.store = collector->store;
 	collector->api.receiver = collector->receiver;
 	collector->api.metrics = &collector->metrics;
@@ -490,8 +488,7 @@ static int run_command(const struct collector_options *options)
 int main(int argc, char **argv)
 {
 	// Too large for the stack.
-	static struct collector collector = { .debug_files.cache.folder = -1,
-					      .rpc_events = RPC_EVENTS_INIT };
+	static struct collector collector = { .rpc_events = RPC_EVENTS_INIT };
 	enum config_outcome outcome;
 	struct error err = { 0 };
 	sigset_t signals;

@@ -244,6 +244,14 @@ void debug_cache_drop(const struct debug_cache *cache, struct debug_cache_file *
 	file->fd = -1;
 }
 
+int debug_cache_remove(const struct debug_cache *cache, const char *build_id)
+{
+	char kept[NAME_BYTES];
+	int rc = make_name(build_id, KEPT_SUFFIX, kept);
+
+	return rc ? rc : unlinkat(cache->folder, kept, 0) ? -errno : 0;
+}
+
 int debug_cache_refuse(const struct debug_cache *cache, const char *build_id)
 {
 	struct debug_cache_file file;

@@ -48,6 +48,8 @@ int debug_cache_begin(const struct debug_cache *cache, struct debug_cache_file *
 int debug_cache_keep(const struct debug_cache *cache, struct debug_cache_file *file,
 		     const char *build_id);
 void debug_cache_drop(const struct debug_cache *cache, struct debug_cache_file *file);
+/** Delete the file kept for @build_id. Returns 0; -ENOENT; -EINVAL (no build id); -errno. */
+int debug_cache_remove(const struct debug_cache *cache, const char *build_id);
 /** Remember that no server has it. Returns 0 or -errno. */
 int debug_cache_refuse(const struct debug_cache *cache, const char *build_id);
 

@@ -16,6 +16,7 @@ enum route_access {
 	ROUTE_LOGIN = 1 << 30,
 	ROUTE_READ = ACCESS_READ,
 	ROUTE_UPLOAD = ACCESS_UPLOAD,
+	ROUTE_ADMIN = ACCESS_ADMIN,
 };
 
 struct route {
@@ -115,6 +116,8 @@ static enum route_access access_of(const struct http_request *request)
 	char label[LABEL_NAME_BYTES_MAX + 1];
 	const struct route *route = find_route(request->path, label);
 
+	if (is_upload_path(request->path, label) && request->method == HTTP_DELETE)
+		return ROUTE_ADMIN;
 	if (request->method == HTTP_PUT || is_upload_path(request->path, label))
 		return ROUTE_UPLOAD;
 	return route ? route->access : ROUTE_OPEN;
@@ -162,10 +165,15 @@ static void handle_upload_path(struct http_api *api, const struct http_request *
 		http_handle_debug_file(api, parsed, request, response);
 		return;
 	}
+	if (request->method == HTTP_DELETE) {
+		http_handle_debug_file_deletion(api, parsed, request, response);
+		return;
+	}
 	http_respond_error(
 		response, 405, "method_not_allowed", "",
-		"only PUT is allowed at this path; GET /api/v1/debug-files lists the files");
-	response->allow = "PUT";
+		"only PUT and DELETE are allowed at this path; GET /api/v1/debug-files lists the "
+		"files");
+	response->allow = "PUT, DELETE";
 }
 
 int http_api_begin_upload(void *context, struct http_request *request,
@@ -176,7 +184,7 @@ int http_api_begin_upload(void *context, struct http_request *request,
 
 	response->endpoint = upload_route.path;
 	response->media_type = "application/json";
-	if (!is_upload_path(request->path, build_id) || !api->debug_files) {
+	if (!is_upload_path(request->path, build_id) || !api->symbols) {
 		http_respond_error(response, 405, "method_not_allowed", "",
 				   "only GET and HEAD are allowed at this path");
 		return -1;

@@ -20,8 +20,15 @@ static bool is_build_id(const char *text)
 int http_begin_debug_file(struct http_api *api, struct http_request *upload, const char *build_id,
 			  struct http_response *response)
 {
-	const struct debug_cache *cache = &api->debug_files->cache;
+	struct error err = { 0 };
+	struct symbol_space *symbols = api_symbols(api, upload, &err);
 	_cleanup_free_ struct debug_cache_file *file = malloc(sizeof(*file));
+
+	if (!symbols) {
+		http_respond_failure(response, &err, "");
+		return -1;
+	}
+	const struct debug_cache *cache = &symbols->files.cache;
 
 	if (!is_build_id(build_id))
 		http_respond_error(response, 400, "invalid_argument", "build_id",
@@ -39,9 +46,11 @@ int http_begin_debug_file(struct http_api *api, struct http_request *upload, con
 
 void http_end_debug_file(struct http_api *api, struct http_request *upload)
 {
-	if (!upload->upload)
+	struct symbol_space *symbols = upload->upload ? api_symbols(api, upload, NULL) : NULL;
+
+	if (!symbols)
 		return;
-	debug_cache_drop(&api->debug_files->cache, upload->upload);
+	debug_cache_drop(&symbols->files.cache, upload->upload);
 	free(upload->upload);
 	upload->upload = NULL;
 }
@@ -50,7 +59,9 @@ void http_handle_debug_file(struct http_api *api, const struct api_request *requ
 			    const struct http_request *upload, struct http_response *response)
 {
 	struct error err = { 0 };
-	int rc = debug_files_keep(api->debug_files, upload->upload, request->label, &err);
+	struct symbol_space *symbols = api_symbols(api, upload, &err);
+	int rc = symbols ? debug_files_keep(&symbols->files, upload->upload, request->label, &err)
+			 : err.code;
 
 	if (rc) {
 		http_respond_failure(response, &err, "build_id");
@@ -62,6 +73,24 @@ void http_handle_debug_file(struct http_api *api, const struct api_request *requ
 	buffer_append_string(&response->body, ",\"bytes\":");
 	json_append_uint(&response->body, upload->body_bytes);
 	buffer_append_string(&response->body, "}\n");
+}
+
+void http_handle_debug_file_deletion(struct http_api *api, const struct api_request *request,
+				     const struct http_request *deletion,
+				     struct http_response *response)
+{
+	struct error err = { 0 };
+	struct symbol_space *symbols = api_symbols(api, deletion, &err);
+	int rc = symbols ? debug_files_remove(&symbols->files, request->label) : -ENOENT;
+
+	if (rc == -ENOENT || rc == -EINVAL)
+		http_respond_error(response, 404, "not_found", "build_id",
+				   "there is no such debug file in this tenant");
+	else if (rc) {
+		error_errno(&err, rc, "debug files: delete %s", request->label);
+		http_respond_failure(response, &err, "");
+	} else
+		buffer_append_string(&response->body, "{}\n");
 }
 
 struct listing {
@@ -90,12 +119,10 @@ void http_handle_debug_files(struct http_api *api, const struct api_request *req
 			     struct http_response *response)
 {
 	struct listing listing = { .body = &response->body };
+	struct symbol_space *symbols = api_symbols(api, request->http, NULL);
 
-	(void)request;
 	buffer_append_string(listing.body, "{\"files\":[");
-	int rc = api->debug_files
-			 ? debug_cache_list(&api->debug_files->cache, append_file, &listing)
-			 : 0;
+	int rc = symbols ? debug_cache_list(&symbols->files.cache, append_file, &listing) : 0;
 	if (rc) {
 		struct error err = { 0 };
 
@@ -106,6 +133,6 @@ void http_handle_debug_files(struct http_api *api, const struct api_request *req
 	buffer_append_string(listing.body, "],\"bytes\":");
 	json_append_uint(listing.body, listing.bytes);
 	buffer_append_string(listing.body, ",\"bytes_max\":");
-	json_append_uint(listing.body, api->debug_files ? api->debug_files->cache.bytes_max : 0);
+	json_append_uint(listing.body, symbols ? symbols->files.cache.bytes_max : 0);
 	buffer_append_string(listing.body, "}\n");
 }

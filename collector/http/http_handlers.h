@@ -14,8 +14,7 @@
 #include "collector/query/query.h"
 #include "collector/store/selector.h"
 #include "collector/store/store.h"
-#include "collector/symbols/debug_files.h"
-#include "collector/symbols/symbolizer.h"
+#include "collector/symbols/symbol_spaces.h"
 
 /** What handlers use. Everything is borrowed and outlives the server. */
 struct http_api {
@@ -25,10 +24,9 @@ struct http_api {
 	bool is_tls;           // cookies are Secure
 	struct receiver *receiver;
 	struct metrics *metrics;
-	struct debug_files *debug_files; // NULL: uploads are refused
-	struct symbolizer *symbolizer;   // NULL: only agents name frames
-	atomic_bool ready;               // false: starting or shutting down
-	struct readiness *readiness;     // NULL: only `ready` counts
+	struct symbol_spaces *symbols; // NULL: uploads are refused, only agents name frames
+	atomic_bool ready;             // false: starting or shutting down
+	struct readiness *readiness;   // NULL: only `ready` counts
 };
 
 /** Parameters of API calls, as bits: a route has a set of them. */
@@ -123,6 +121,13 @@ void http_handle_debug_files(struct http_api *api, const struct api_request *req
 /** Begin an upload. Returns a descriptor for its body, or -1 with an error response. */
 int http_begin_debug_file(struct http_api *api, struct http_request *upload, const char *build_id,
 			  struct http_response *response);
+/** The files and names of @request's tenant; NULL with @err, or without api->symbols. */
+struct symbol_space *api_symbols(struct http_api *api, const struct http_request *request,
+				 struct error *err);
+/** Delete the file of the path's build id from the tenant's. */
+void http_handle_debug_file_deletion(struct http_api *api, const struct api_request *request,
+				     const struct http_request *deletion,
+				     struct http_response *response);
 /** The whole body has arrived: keep the file if it has the path's build id. */
 void http_handle_debug_file(struct http_api *api, const struct api_request *request,
 			    const struct http_request *upload, struct http_response *response);

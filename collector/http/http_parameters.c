@@ -296,15 +296,24 @@ uint64_t api_default_step(uint64_t range_ns)
 	return steps_ms[i] * NS_PER_MS;
 }
 
+struct symbol_space *api_symbols(struct http_api *api, const struct http_request *request,
+				 struct error *err)
+{
+	return api->symbols ? symbol_spaces_get(api->symbols, request->identity.tenant, err) : NULL;
+}
+
 struct query api_query(struct http_api *api, const struct api_request *request)
 {
+	// Without symbols the query still answers, by offsets.
+	const struct symbol_space *symbols = api_symbols(api, request->http, NULL);
+
 	return (struct query){
 		.store = api->store,
 		.selector = &request->selector,
 		.type = request->type,
 		.range = request->range,
 		.group_by = request->group_by,
-		.symbolizer = api->symbolizer,
+		.symbolizer = symbols ? symbols->symbolizer : NULL,
 		.deadline_ns = request->deadline_ns,
 	};
 }

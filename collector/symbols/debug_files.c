@@ -72,3 +72,12 @@ int debug_files_keep(struct debug_files *files, struct debug_cache_file *file, c
 	atomic_fetch_add(&files->version, 1);
 	return 0;
 }
+
+int debug_files_remove(struct debug_files *files, const char *build_id)
+{
+	int rc = debug_cache_remove(&files->cache, build_id);
+
+	if (!rc)
+		atomic_fetch_add(&files->version, 1);
+	return rc;
+}

@@ -32,6 +32,9 @@ int debug_files_find(const struct debug_files *files, const char *build_id);
 int debug_files_keep(struct debug_files *files, struct debug_cache_file *file, const char *build_id,
 		     struct error *err);
 
+/** Delete the file of @build_id. Returns 0; -ENOENT; -EINVAL (no build id); -errno. */
+int debug_files_remove(struct debug_files *files, const char *build_id);
+
 /**
  * Check that an open file is an ELF file with symbols and this build id. 0, or -EINVAL with @err.
  */

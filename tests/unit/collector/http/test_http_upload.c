@@ -17,13 +17,14 @@
 #include "collector/symbols/debug_elf.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
+#include "tests/unit/collector/access/access_fixture.h"
 
 enum { ANSWER_BYTES = 4096, ANSWER_MS_MAX = 20000, CACHE_BYTES = 1 << 20 };
 
 /** A server without a store, and our own program as the file to upload. */
 struct fixture {
 	char folder[40];
-	struct debug_files files;
+	struct symbol_spaces *symbols;
 	struct metrics metrics;
 	struct http_api api;
 	struct http_server *server;
@@ -63,9 +64,11 @@ static void open_fixture(struct fixture *fixture)
 	strcpy(fixture->folder, "/tmp/cairn-upload-XXXXXX");
 	assert_non_null(mkdtemp(fixture->folder));
 	make_program(fixture);
-	assert_int_equal(0, debug_files_open(&fixture->files, fixture->folder, CACHE_BYTES, &err));
+	const struct symbol_spaces_options symbols = { .data = fixture->folder,
+						       .bytes_max = CACHE_BYTES };
+	assert_int_equal(0, symbol_spaces_open(&symbols, &fixture->symbols, &err));
 	fixture->api.metrics = &fixture->metrics;
-	fixture->api.debug_files = &fixture->files;
+	fixture->api.symbols = fixture->symbols;
 	fixture->api.ready = true;
 	const struct http_server_options options = {
 		.address = "127.0.0.1:0",
@@ -87,7 +90,7 @@ static void close_fixture(struct fixture *fixture)
 	char command[64];
 
 	http_server_close(fixture->server, 2000);
-	debug_files_close(&fixture->files);
+	symbol_spaces_close(fixture->symbols);
 	snprintf(command, sizeof(command), "rm -r %s", fixture->folder);
 	assert_int_equal(0, system(command));
 	free(fixture->bytes);
@@ -182,7 +185,7 @@ TEST(keeps_and_lists_uploads)
 	for (int again = 0; again < 2; again++) // the second in place of the first
 		assert_int_equal(201, put_program(&f, f.build_id));
 	assert_int_equal(1, count_files(&f));
-	int fd = debug_files_find(&f.files, f.build_id);
+	int fd = debug_files_find(&symbol_spaces_get(f.symbols, "", NULL)->files, f.build_id);
 	assert_true(fd >= 0);
 	struct stat status;
 	assert_int_equal(0, fstat(fd, &status));
@@ -259,6 +262,72 @@ TEST(an_aborted_upload_leaves_nothing)
 	close_fixture(&f);
 }
 
+/** A request without a body as @token. Returns its status. */
+static int ask_as(struct fixture *f, const struct made_token *token, const char *method,
+		  const char *path)
+{
+	char head[ACCESS_TOKEN_BYTES + 256];
+
+	snprintf(head, sizeof(head),
+		 "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: %s\r\n\r\n",
+		 method, path, token->authorization);
+	return ask(f, head, 0);
+}
+
+static int put_as(struct fixture *f, const struct made_token *token)
+{
+	char head[ACCESS_TOKEN_BYTES + 512];
+
+	snprintf(head, sizeof(head),
+		 "PUT /api/v1/debug-files/%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+		 "Authorization: %s\r\nContent-Length: %zu\r\n\r\n",
+		 f->build_id, token->authorization, f->size);
+	return ask(f, head, f->size);
+}
+
+static bool lists(struct fixture *f, const struct made_token *token)
+{
+	EXPECT_EQ(200, ask_as(f, token, "GET", "/api/v1/debug-files"), "list");
+	return strstr(f->answer, f->build_id);
+}
+
+TEST(tenants_have_files_of_their_own)
+{
+	struct made_token shop = make_token("shop", "read,upload,admin", "shop");
+	struct made_token bank = make_token("bank", "read,upload", "bank");
+	struct made_token ops = make_token("ops", "read,admin", "*");
+	struct access_folder folder;
+	char text[4 * ACCESS_LINE_BYTES], path[128];
+	struct error err = { 0 };
+	struct fixture f;
+
+	open_fixture(&f);
+	access_folder_open(&folder);
+	snprintf(text, sizeof(text), "%s%s%s", shop.line, bank.line, ops.line);
+	access_folder_write(&folder, text);
+	const struct access_options options = { .file = folder.path };
+	assert_int_equal(0, access_open(&options, &f.api.access, &err));
+	snprintf(path, sizeof(path), "/api/v1/debug-files/%s", f.build_id);
+
+	EXPECT_EQ(201, put_as(&f, &shop), "shop's");
+	EXPECT_EQ(true, lists(&f, &shop), "its own");
+	EXPECT_EQ(false, lists(&f, &bank), "another's");
+	EXPECT_EQ(false, lists(&f, &ops), "no tenant's");
+	EXPECT_EQ(403, put_as(&f, &ops), "no role");
+	EXPECT_EQ(201, put_as(&f, &bank), "bank's");
+	EXPECT_EQ(403, ask_as(&f, &bank, "DELETE", path), "no admin");
+	EXPECT_EQ(404, ask_as(&f, &ops, "DELETE", path), "not of its space");
+	EXPECT_EQ(200, ask_as(&f, &shop, "DELETE", path), "its own");
+	EXPECT_EQ(404, ask_as(&f, &shop, "DELETE", path), "again");
+	EXPECT_EQ(false, lists(&f, &shop), "deleted");
+	EXPECT_EQ(true, lists(&f, &bank), "bank's is still there");
+	http_server_close(f.server, 2000);
+	f.server = NULL;
+	access_close(f.api.access);
+	access_folder_close(&folder);
+	close_fixture(&f);
+}
+
 TEST(allows_put_for_debug_files_only)
 {
 	struct fixture f;
@@ -270,7 +339,7 @@ TEST(allows_put_for_debug_files_only)
 				  "GET /api/v1/debug-files/abcd HTTP/1.1\r\nHost: x\r\n"
 				  "Connection: close\r\n\r\n",
 				  0));
-	assert_non_null(strstr(f.answer, "Allow: PUT\r\n"));
+	assert_non_null(strstr(f.answer, "Allow: PUT, DELETE\r\n"));
 	f.api.ready = false;
 	assert_int_equal(503, put_program(&f, f.build_id));
 	close_fixture(&f);
@@ -280,4 +349,5 @@ RUN_TESTS(cmocka_unit_test(keeps_and_lists_uploads),
 	  cmocka_unit_test(refuses_files_of_another_build_id),
 	  cmocka_unit_test(refuses_bodies_of_wrong_size),
 	  cmocka_unit_test(an_aborted_upload_leaves_nothing),
+	  cmocka_unit_test(tenants_have_files_of_their_own),
 	  cmocka_unit_test(allows_put_for_debug_files_only))
