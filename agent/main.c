@@ -57,6 +57,7 @@ struct agent {
 	struct options options;
 	struct confined_launcher *launcher; // NULL: nothing runs confined
 	struct event_log *events;
+	struct hung_processes hung; // left alone
 	struct profiler *profiler;
 	struct sender *sender;
 	int epoll_fd;
@@ -78,6 +79,7 @@ static void agent_deinit(struct agent *agent)
 	cleanup_closep(&agent->tick_fd);
 	cleanup_closep(&agent->signal_fd);
 	watchdog_stop();
+	hung_processes_close(&agent->hung);
 	profiler_close(agent->profiler);
 	sender_close(agent->sender, 0);
 	confined_launcher_free(agent->launcher);
@@ -169,6 +171,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.events = agent->events,
 		.add_series = add_series,
 		.context = agent,
+		.hung = &agent->hung,
 		.labels = agent->options.labels, // the options outlive the profiler
 		.attribute_patterns = agent->options.attribute_patterns,
 		.cache_folder = agent->options.cache_folder,
@@ -228,12 +231,31 @@ static int open_loop(struct agent *agent, struct error *err)
 	return rc ? error_errno(err, rc, "loop") : 0;
 }
 
-static int start_watchdog(struct error *err)
+// Without the file the agent may hang on a process again.
+static void open_hung_processes(struct agent *agent)
+{
+	struct error cause = { 0 };
+
+	if (!agent->options.cache_folder)
+		return;
+	if (hung_processes_open(agent->options.cache_folder, &agent->hung, &cause))
+		event_warn(agent->events, "agent",
+			   "processes on which it hangs are not remembered: %.270s; check --cache",
+			   cause.text);
+	for (uint32_t i = 0; i < agent->hung.count; i++)
+		event_warn(agent->events, "agent",
+			   "leaving process %u alone: an earlier agent hung on it; restart that "
+			   "process, or remove %s/hung-processes",
+			   agent->hung.processes[i].pid, agent->options.cache_folder);
+}
+
+static int start_watchdog(struct agent *agent, struct error *err)
 {
 	const struct watchdog_options options = {
 		.subject = "agent",
 		.advice = "its supervisor starts it again; report this line",
 		.turn_ms_max = TURN_MS_MAX,
+		.hung = &agent->hung,
 	};
 
 	return watchdog_start(&options, err);
@@ -249,6 +271,8 @@ static int start(struct agent *agent, struct error *err)
 		rc = error_set(err, -ENOMEM, "out of memory");
 	if (!rc)
 		start_launcher(agent);
+	if (!rc)
+		open_hung_processes(agent);
 	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
 		rc = open_profiler(agent, err);
@@ -257,7 +281,7 @@ static int start(struct agent *agent, struct error *err)
 	if (!rc)
 		rc = open_loop(agent, err);
 	if (!rc)
-		rc = start_watchdog(err);
+		rc = start_watchdog(agent, err);
 	return rc;
 }
 
@@ -445,7 +469,7 @@ static void stop(struct agent *agent)
 int main(int argc, char **argv)
 {
 	_cleanup_(agent_deinit) struct agent agent = {
-		.epoll_fd = -1, .export_fd = -1, .tick_fd = -1, .signal_fd = -1
+		.epoll_fd = -1, .export_fd = -1, .tick_fd = -1, .signal_fd = -1, .hung.fd = -1
 	};
 	struct error err = { 0 };
 	bool exit_now = false;

@@ -403,6 +403,7 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 	profiler->processes = process_table_new(profiler->executables, &options->labels);
 	if (profiler->processes) {
 		process_table_work(profiler->processes)->events = profiler->event_log;
+		process_table_work(profiler->processes)->hung = options->hung;
 		process_table_allow_attributes(profiler->processes, options->attribute_patterns);
 	}
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);

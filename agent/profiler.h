@@ -33,7 +33,8 @@ struct profiler_options {
 	bool limit_series;           // for a collector: series_quota.h
 	bool folds_thread_names;     // thread_label.h
 	struct event_log *events;    // may be NULL
-	const char *cache_folder;    // for unwind tables and fetched symbols; NULL: none
+	const struct hung_processes *hung; // to leave alone; NULL: none. Outlives the profiler
+	const char *cache_folder;          // for unwind tables and fetched symbols; NULL: none
 	struct confined_launcher
 		*line_launcher; // for source lines and inlined calls of native code; NULL: none
 	const char *debuginfod_urls; // servers with symbols of stripped files; NULL: none

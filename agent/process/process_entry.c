@@ -252,9 +252,12 @@ static int describe_itself(struct process_entry *entry, struct process_context *
 {
 	struct proc proc;
 
-	if (process_entry_open_proc(entry, &proc))
+	if (entry->process.budget.is_left_alone || process_entry_open_proc(entry, &proc))
 		return describe_gone(entry, context);
+	struct watchdog_stage before =
+		watchdog_enter("reading labels and mappings", (pid_t)entry->process.key.pid);
 	int rc = describe_living(entry, &proc, context);
+	watchdog_leave(before);
 	proc_close(&proc);
 	return rc;
 }

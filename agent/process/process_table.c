@@ -116,8 +116,7 @@ static struct process_entry *add_entry(struct process_table *table, const struct
 	if (!entry)
 		return NULL;
 	entry->process.key = *key;
-	entry->process.budget =
-		(struct work_budget){ .pool = &table->context.work, .pid = (pid_t)key->pid };
+	work_budget_init(&entry->process.budget, &table->context.work, key->pid, key->start_ns);
 	entry->used_ns = clock_monotonic_ns();
 	*ret_item = table->hole_count ? table->holes[--table->hole_count] : table->slot_count++;
 	table->entries[*ret_item] = entry;

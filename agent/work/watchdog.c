@@ -129,6 +129,8 @@ static void end_process(const struct watchdog *dog, const struct watchdog_view *
 	pid_t pid = atomic_load(&dog->pid);
 	char process[32] = "";
 
+	if (!is_signal)
+		hung_processes_note(options->hung, pid);
 	if (pid)
 		snprintf(process, sizeof(process), " of process %d", pid);
 	if (may_log() && is_signal)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/work/hung_processes.h"
 #include "base/error.h"
 
 enum {
@@ -17,10 +18,11 @@ enum {
 };
 
 struct watchdog_options {
-	const char *subject;  // of the log line: "agent"
-	const char *advice;   // what happens next, or what to do
-	uint32_t turn_ms_max; // of one turn
-	uint32_t tick_ms;     // 0: WATCHDOG_TICK_MS
+	const char *subject;               // of the log line: "agent"
+	const char *advice;                // what happens next, or what to do
+	uint32_t turn_ms_max;              // of one turn
+	uint32_t tick_ms;                  // 0: WATCHDOG_TICK_MS
+	const struct hung_processes *hung; // where to note the process; NULL: nowhere
 };
 
 /** Watch the calling thread. Call it when termination signals are blocked. */

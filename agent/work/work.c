@@ -69,6 +69,10 @@ static void put_off(struct work_budget *budget, const char *stage, uint64_t spen
 bool work_begin(struct work *work, struct work_budget *budget, const char *stage)
 {
 	*work = (struct work){ 0 };
+	if (budget && budget->is_left_alone) {
+		work->is_spent = true;
+		return false;
+	}
 	if (budget) {
 		renew(budget);
 		if (budget->spent_ns >= limit_of(budget->pool)) {
@@ -132,6 +136,15 @@ bool work_may_read(void)
 bool work_is_spent(void)
 {
 	return innermost && innermost->is_spent;
+}
+
+void work_budget_init(struct work_budget *budget, struct work_pool *pool, uint32_t pid,
+		      uint64_t start_ns)
+{
+	*budget = (struct work_budget){ .pool = pool,
+					.pid = (pid_t)pid,
+					.is_left_alone =
+						hung_processes_has(pool->hung, pid, start_ns) };
 }
 
 void work_budget_inherit(struct work_budget *budget, const struct work_budget *former)

@@ -37,6 +37,7 @@ struct work_pool {
 	bool is_reported;                        // a process was put off in this interval
 	uint64_t put_off;                        // processes, once in each interval, so far
 	struct event_log *events;                // may be NULL
+	const struct hung_processes *hung;       // processes to leave alone; NULL: none
 	uint64_t (*cpu_ns)(void);                // NULL: the thread's CPU clock
 };
 
@@ -47,7 +48,8 @@ struct work_budget {
 	uint64_t spent_ns;
 	uint32_t interval; // when it was last renewed
 	uint32_t put_off_interval;
-	bool is_put_off; // in put_off_interval
+	bool is_put_off;    // in put_off_interval
+	bool is_left_alone; // nothing is read for it
 };
 
 /** A work in progress. */
@@ -78,6 +80,10 @@ void work_end(struct work *work);
 bool work_may_read(void);
 /** Did the innermost work run out? Then what was read is incomplete, and says nothing about the process. */
 bool work_is_spent(void);
+
+/** The budget of the process @pid that started at @start_ns. */
+void work_budget_init(struct work_budget *budget, struct work_pool *pool, uint32_t pid,
+		      uint64_t start_ns);
 
 /** @budget is of a child or successor of @former's process: it takes over what that one has spent. */
 void work_budget_inherit(struct work_budget *budget, const struct work_budget *former);

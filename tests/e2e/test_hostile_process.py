@@ -99,12 +99,20 @@ def end_of(agent, seconds):
         process.kill()
 
 
-def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read):
+def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read, tmp_path):
+    flags = ["--cache", str(tmp_path / "cache")]
     with hostile_process() as process:
         hanging_read(process.pid)
-        code, log = end_of(start_agent(collector), 40)
+        code, log = end_of(start_agent(collector, *flags), 40)
         assert code == 1, log
         assert f"no progress: reading Python thread states of process {process.pid} (" in log
+        # Its supervisor starts it again: now it leaves that process alone.
+        agent = start_agent(collector, *flags)
+        service = unique("neighbour")
+        burning = workload("burn_c", "--seconds", "3", env={"OTEL_SERVICE_NAME": service, "LD_PRELOAD": ""})
+        cpu_ns = burning.truth()["process_cpu_ns"]
+        assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=EXACT)
+        assert f"leaving process {process.pid} alone" in agent.log()
 
 
 def test_signal_ends_a_hanging_agent(collector, start_agent, hanging_read):
