@@ -240,7 +240,33 @@ TEST(names_the_wrong_setting)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(defaults_are_as_documented),
+TEST(a_token_needs_tls_or_loopback)
+{
+	static const struct {
+		const char *words[4];
+		int rc;
+	} cases[] = {
+		{ { "--token-file=/t" }, 0 },
+		{ { "--token-file=/t", "--collector=collector.example:7171" }, -EINVAL },
+		{ { "--token-file=/t", "--collector=10.0.0.1:7171" }, -EINVAL },
+		{ { "--token-file=/t", "--collector=10.0.0.1:7171", "--tls-ca=/c" }, 0 },
+		{ { "--token-file=/t", "--collector=10.0.0.1:7171", "--insecure" }, 0 },
+		{ { "--collector=10.0.0.1:7171" }, 0 },
+	};
+
+	for EACH (row, cases) {
+		struct options options;
+		struct error err = { 0 };
+
+		EXPECT_EQ(row->rc, parse(row->words, &options, &err), row->words[1]);
+		if (row->rc && !strstr(err.text, "--tls-ca"))
+			fail_msg("no remedy: %s", err.text);
+		options_deinit(&options);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(a_token_needs_tls_or_loopback),
+	  cmocka_unit_test(defaults_are_as_documented),
 	  cmocka_unit_test(budget_is_percent_of_one_core),
 	  cmocka_unit_test(wakers_need_services_and_the_wall_profile),
 	  cmocka_unit_test(profiles_are_a_list_of_words),
