@@ -17,7 +17,7 @@ enum {
 #define MEMORY_DEFAULT_MAX (2ULL << 30) // without a limit: it shares the machine with others
 #define MEMORY_MIN         (64ULL << 20)
 // A batch of 4 MiB, of which agents rely that it is taken in the end, and some small ones beside it.
-#define MESSAGES_MIN (96ULL << 20)
+#define MESSAGES_MIN (128ULL << 20)
 #define ANSWERS_MIN  (32ULL << 20)
 
 static uint64_t larger(uint64_t left, uint64_t right)

@@ -19,7 +19,7 @@ static const struct {
 	  256 * MIB },
 	{ "of the machine", 0, 0, 4 * GIB, 1 * GIB, 512 * MIB, 256 * MIB, 256 * MIB },
 	{ "of a large machine", 0, 0, 512 * GIB, 2 * GIB, 1 * GIB, 512 * MIB, 512 * MIB },
-	{ "little: a batch of 4 MiB fits", 64 * MIB, 0, 4 * GIB, 64 * MIB, 32 * MIB, 96 * MIB,
+	{ "little: a batch of 4 MiB fits", 64 * MIB, 0, 4 * GIB, 64 * MIB, 32 * MIB, 128 * MIB,
 	  32 * MIB },
 };
 
