@@ -35,6 +35,9 @@ static const struct label_spec labels[] = {
 	{ LABEL_STEP, "how far: 1/16, 19Hz, off ..." },
 	{ LABEL_PID, "the process that a knob is about" },
 	{ LABEL_COMM, "that process's comm" },
+	{ LABEL_OTHER, "the quota of series that was reached: process, service, node, tenant or "
+		       "collector; labels "
+		       "that made the excess are missing" },
 };
 
 const struct label_spec *label_specs(uint32_t *ret_count)

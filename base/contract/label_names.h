@@ -39,6 +39,8 @@
 #define LABEL_STEP    "step"
 #define LABEL_PID     "pid"
 #define LABEL_COMM    "comm"
+// The collector.
+#define LABEL_OTHER "other"
 
 struct label_spec {
 	const char *name;

@@ -48,6 +48,9 @@ static const struct {
 	FIGURE("retention_put_off_total", "counter", retention_put_off,
 	       "Runs of retention that stopped at their limit of a day of profiles an hour; the "
 	       "rest is deleted later."),
+	FIGURE("rows_other_total", "counter", rows_other,
+	       "Rows stored in series with the label other, without some of their labels: a quota "
+	       "of series is reached. Look for labels whose values never repeat."),
 	FIGURE("rows_series_dropped_total", "counter", rows_series_dropped,
 	       "Rows dropped: their partition has the maximum of series. Look for labels whose "
 	       "values "

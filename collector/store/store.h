@@ -143,6 +143,7 @@ struct store_stats {
 	uint64_t chunk_bytes;          // written, compressed
 	uint64_t chunk_rows;           // rows in written chunks
 	uint64_t oldest_ns, newest_ns; // Unix time of stored rows, 0 when empty
+	uint64_t rows_other;           // stored in series of the excess: a quota was reached
 	uint64_t rows_series_dropped;  // the partition's limit on series was reached
 	uint64_t
 		stacks_dropped; // the partition's limit on stacks was reached: their values count as lost

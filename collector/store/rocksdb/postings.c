@@ -73,6 +73,7 @@ void postings_free(struct postings *postings)
 	hash_table_deinit(&postings->series_index);
 	hash_table_deinit(&postings->group_index);
 	string_table_deinit(&postings->strings);
+	partition_quota_deinit(&postings->quota);
 	free(postings);
 }
 
@@ -83,8 +84,9 @@ static uint64_t table_memory(const struct hash_table *table)
 
 uint64_t postings_memory(const struct postings *postings)
 {
-	return sizeof(*postings) + postings->memory + postings->strings.bytes_capacity +
-	       4ULL * postings->strings.capacity + table_memory(&postings->strings.index) +
+	return sizeof(*postings) + postings->memory + partition_quota_memory(&postings->quota) +
+	       postings->strings.bytes_capacity + 4ULL * postings->strings.capacity +
+	       table_memory(&postings->strings.index) +
 	       (uint64_t)postings->pair_capacity * sizeof(*postings->pairs) +
 	       (uint64_t)postings->series_capacity * sizeof(*postings->series) +
 	       4ULL * postings->series_pair_capacity + table_memory(&postings->pair_index) +
@@ -192,6 +194,17 @@ static int reserve_series(struct postings *postings, const struct indexed_series
 	return rc;
 }
 
+static int count_series(struct postings *postings, const struct indexed_series *series,
+			const uint32_t *pairs)
+{
+	struct label labels[LABELS_MAX];
+
+	for (uint32_t i = 0; i < series->pair_count; i++)
+		labels[i] = (struct label){ (char *)postings_name(postings, pairs[i]),
+					    (char *)postings_value(postings, pairs[i]) };
+	return partition_quota_add(&postings->quota, labels, series->pair_count);
+}
+
 static void add_posting(struct postings *postings, uint32_t pair, uint32_t series)
 {
 	struct label_pair *posting = &postings->pairs[pair];
@@ -214,6 +227,8 @@ static int append_series(struct postings *postings, struct indexed_series *serie
 	int rc = reserve_series(postings, series, pairs);
 	if (rc == 0)
 		rc = add_group(postings, group, &series->group);
+	if (rc == 0)
+		rc = count_series(postings, series, pairs);
 	if (rc == 0)
 		rc = hash_table_add(&postings->series_index, series_hash(key), number);
 	if (rc < 0)

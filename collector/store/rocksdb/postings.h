@@ -14,6 +14,7 @@
 #include "base/string_table.h"
 #include "collector/store/rocksdb/record_limits.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
+#include "collector/store/rocksdb/partition_quota.h"
 #include "collector/store/selector.h"
 
 enum {
@@ -57,6 +58,7 @@ struct postings {
 	struct series_group *groups;
 	uint32_t group_count, group_capacity;
 	struct hash_table pair_index, series_index, group_index;
+	struct partition_quota quota;
 	uint64_t memory; // of the posting lists, approximate
 };
 
@@ -70,6 +72,13 @@ uint32_t postings_find(const struct postings *postings, struct id128 id, uint64_
 /** Add a series that postings_find() did not find. Returns 0; -ENOMEM; -E2BIG at a limit. */
 int postings_add(struct postings *postings, struct id128 id, const struct labels *labels,
 		 const char *type, uint64_t slot_ns, uint32_t *ret_series);
+
+/**
+ * Find or add the series with @labels, or where a quota has no room, that of the excess: *ret_other.
+ * Returns 0; -ENOMEM; -E2BIG if there is no room for that either.
+ */
+int postings_place(struct postings *postings, const struct labels *labels, const char *type,
+		   uint64_t slot_ns, uint32_t *ret_series, bool *ret_other);
 
 /** Append the series from number @first on as a record; nothing if there are none. */
 void postings_encode(const struct postings *postings, uint32_t first, struct buffer *record);

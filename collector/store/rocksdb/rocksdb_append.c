@@ -25,6 +25,7 @@ struct target {
 	uint32_t sample_count;
 	uint32_t *nodes;  // by stack of the profile
 	uint32_t *series; // by series of the profile; HASH_TABLE_NONE: dropped at a limit
+	bool *is_other;   // by series of the profile: it went to a series of the excess
 };
 
 struct append {
@@ -34,6 +35,7 @@ struct append {
 	uint32_t target_count;
 	uint8_t *sample_targets;               // by sample, TARGET_NONE: dropped
 	uint64_t late, future, series_dropped; // rows refused, by reason
+	uint64_t other;                        // rows that went to series of the excess
 	struct time_range accepted;
 	struct id128 *unknown;
 	uint32_t unknown_count;
@@ -53,6 +55,7 @@ static void append_deinit(struct append *append)
 		rocksdb_unpin_partition(target->partition);
 		free(target->nodes);
 		free(target->series);
+		free(target->is_other);
 	}
 	free(append->parts);
 	free(append->sample_targets);
@@ -244,9 +247,9 @@ static int resolve_series(struct append *append, struct target *target)
 		target->series[i] = postings_find(postings, series->id, profile->slot_ns);
 		if (target->series[i] != HASH_TABLE_NONE)
 			continue;
-		int rc = postings_add(postings, series->id, &series->labels,
-				      profile_string(profile, series->type), profile->slot_ns,
-				      &target->series[i]);
+		int rc = postings_place(postings, &series->labels,
+					profile_string(profile, series->type), profile->slot_ns,
+					&target->series[i], &target->is_other[i]);
 		if (rc < 0 && rc != -E2BIG)
 			return rc;
 	}
@@ -261,7 +264,8 @@ static int mark_needed(struct append *append, struct target *target)
 
 	target->nodes = malloc((profile->stack_count + 1) * sizeof(*target->nodes));
 	target->series = malloc((profile->series_count + 1) * sizeof(*target->series));
-	if (!target->nodes || !target->series)
+	target->is_other = calloc(profile->series_count + 1, sizeof(*target->is_other));
+	if (!target->nodes || !target->series || !target->is_other)
 		return -ENOMEM;
 	memset(target->nodes, 0xff, profile->stack_count * sizeof(*target->nodes));
 	memset(target->series, 0xff, profile->series_count * sizeof(*target->series));
@@ -341,6 +345,7 @@ static void gather_rows(struct append *append, struct target *target, struct row
 		uint64_t minute = (sample->slot * profile->slot_ns - target->start_ns) / MINUTE_NS;
 		uint64_t start_ns = target->start_ns + minute * MINUTE_NS;
 		uint64_t first = slot_at(start_ns, profile->slot_ns);
+		append->other += target->is_other[sample->series];
 		rows[starts[minute]++] = (struct row){
 			.series = target->series[sample->series],
 			.slot = (uint32_t)(sample->slot - first),
@@ -479,7 +484,9 @@ static int commit_batch(struct append *append, const struct store_batch_id *batc
 		store->counters.rows_series += append->series_dropped;
 		ret_result->rows_late = append->late;
 		ret_result->rows_future = append->future;
+		store->counters.rows_other += append->other;
 		ret_result->rows_series = append->series_dropped;
+		ret_result->rows_other = append->other;
 		ret_result->accepted = append->accepted;
 	}
 	return 0;

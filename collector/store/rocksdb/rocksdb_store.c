@@ -509,6 +509,7 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 		.rows_late_dropped = counters->rows_late,
 		.rows_future_dropped = counters->rows_future,
 		.rows_series_dropped = counters->rows_series,
+		.rows_other = counters->rows_other,
 		.stacks_dropped = counters->stacks_dropped,
 		.retention_put_off = counters->retention_put_off,
 		.chunk_bytes = counters->chunk_bytes,

@@ -61,7 +61,7 @@ struct commit {
 struct store_counters {
 	atomic_ullong rows_appended, batches_appended, batches_duplicate;
 	atomic_ullong rows_late, rows_future, rows_series, stacks_dropped;
-	atomic_ullong retention_put_off;
+	atomic_ullong retention_put_off, rows_other;
 	atomic_ullong chunk_bytes, chunk_rows;
 	atomic_ullong agents_damaged;
 };

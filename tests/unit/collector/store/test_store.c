@@ -8,6 +8,7 @@
 #include "collector/store/agent_table.h"
 #include "collector/store/rocksdb/key.h"
 #include "collector/store/rocksdb/rocksdb.h"
+#include "collector/store/rocksdb/partition_quota.h"
 
 static int conformance_open(const struct store_options *options, struct store **ret_store,
 			    struct error *err)
@@ -230,6 +231,61 @@ TEST(closes_a_large_minute_in_portions)
 			(struct time_range){ start_ns, start_ns + 60 * NS_PER_SECOND },
 			TEST_SLOT_NS, false, "closed");
 	model_deinit(&model);
+	scene_end(&scene);
+}
+
+// ---- quotas of series ---------------------------------------------------------------------------------
+
+/** A batch of @count series of @labels, by thread; each has one row of 1. */
+static struct store_append_result append_threads(struct scene *scene, uint64_t sequence,
+						 const char *labels, uint32_t first, uint32_t count)
+{
+	struct store_batch_id batch = batch_of(1, sequence);
+	struct profile *profile = test_profile();
+	struct store_append_result result;
+	char text[128];
+
+	for (uint32_t i = first; i < first + count; i++) {
+		snprintf(text, sizeof(text), "%s,thread=t%u", labels, i);
+		add_text(profile, text, hour_ns(0), "main", 1);
+	}
+	assert_int_equal(0, store_append(scene->store, &batch, profile, &result, NULL));
+	profile_free(profile);
+	return result;
+}
+
+TEST(excess_of_a_process_goes_to_one_series)
+{
+	enum { EXCESS = 500, COUNT = SERIES_PER_PROCESS_MAX + EXCESS };
+	struct store_append_result result;
+	struct scene scene;
+	struct dump dump;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	result = append_threads(&scene, 1, "node=n,process=p,service=s", 0, COUNT);
+	EXPECT_EQ(EXCESS, result.rows_other, "said in the answer");
+	EXPECT_EQ(0, result.rows_series, "nothing is dropped");
+	for (int reopened = 0; reopened < 2; reopened++) {
+		EXPECT_EQ(SERIES_PER_PROCESS_MAX + 1, stats_of(&scene).series, "series");
+		dump_store(scene.store, "{service=\"s\"}", all_time, SCAN_SUMS, &dump);
+		EXPECT_EQ(COUNT, dump.lines[0].value, "the sum is right");
+		dump_deinit(&dump);
+		dump_store(scene.store, "{other=\"process\"}", all_time, SCAN_SERIES_SUMS, &dump);
+		EXPECT_EQ(EXCESS, dump.lines[0].value, "the excess");
+		assert_string_equal("node=n,other=process,process=p,service=s main",
+				    dump.lines[0].text);
+		dump_deinit(&dump);
+		scene_reopen(&scene);
+	}
+	// The quota holds after a restart, and only for this process.
+	result = append_threads(&scene, 2, "node=n,process=p,service=s", 90000, 10);
+	EXPECT_EQ(10, result.rows_other, "new threads of it");
+	result = append_threads(&scene, 3, "node=n,process=q,service=t", 90000, 10);
+	EXPECT_EQ(0, result.rows_other, "of another");
+	result = append_threads(&scene, 4, "node=n,process=p,service=s", 0, 10);
+	EXPECT_EQ(0, result.rows_other, "series that are there");
+	EXPECT_EQ(10, stats_of(&scene).rows_other, "counted since the start");
+	EXPECT_EQ(SERIES_PER_PROCESS_MAX + 11, stats_of(&scene).series, "series of both");
 	scene_end(&scene);
 }
 
@@ -526,6 +582,7 @@ RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of
 	  cmocka_unit_test(nobody_acknowledges_in_anothers_name),
 	  cmocka_unit_test(refuses_leaps_of_the_sequence),
 	  cmocka_unit_test(closes_a_large_minute_in_portions),
+	  cmocka_unit_test(excess_of_a_process_goes_to_one_series),
 	  cmocka_unit_test(a_clock_that_jumps_deletes_nothing),
 	  cmocka_unit_test(a_clock_behind_keeps_batches_waiting),
 	  cmocka_unit_test(a_clock_after_a_long_stop_needs_confirmation),
