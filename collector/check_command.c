@@ -59,7 +59,7 @@ int check_command(const char *path)
 
 	if (rc) {
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
-		return rc == -EBADMSG ? 1 : 2;
+		return rc == -EUCLEAN ? 1 : 2;
 	}
 	if (report.lines > DAMAGE_LINES_MAX)
 		printf("... and %u more\n", report.lines - DAMAGE_LINES_MAX);

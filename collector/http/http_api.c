@@ -3,6 +3,7 @@
 #include "collector/http/http_api.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -205,6 +206,19 @@ void http_api_end_upload(void *context, struct http_request *request)
 	http_end_debug_file(api, request);
 }
 
+/** Say what damage has left out of an answer. */
+static void note_damage(struct http_api *api, const struct api_request *request,
+			struct http_response *response)
+{
+	struct store_damage damage;
+
+	store_read_damage(api->store, request->range, &damage);
+	if (damage.partitions)
+		snprintf(response->incomplete, sizeof(response->incomplete),
+			 "damaged; partitions=%u; first_ns=%llu", damage.partitions,
+			 (unsigned long long)damage.first_ns);
+}
+
 void http_api_handle(void *context, const struct http_request *request,
 		     struct http_response *response)
 {
@@ -250,6 +264,8 @@ void http_api_handle(void *context, const struct http_request *request,
 	}
 	memcpy(parsed.label, label, sizeof(label));
 	route->handle(api, &parsed, response);
+	if (route->known & API_FROM)
+		note_damage(api, &parsed, response);
 }
 
 void http_api_done(void *context, const struct http_request *request,

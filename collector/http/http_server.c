@@ -120,6 +120,8 @@ static void add_headers(struct MHD_Response *answer, const struct http_response 
 	// An unread body must not be parsed as the next request.
 	if (response->closes || response->status == 405 || response->status == 413)
 		add_header(answer, "Connection", "close");
+	add_header(answer, "Cairn-Incomplete",
+		   response->incomplete[0] ? response->incomplete : NULL);
 	if (response->retry_after_s) {
 		snprintf(seconds, sizeof(seconds), "%u", response->retry_after_s);
 		add_header(answer, "Retry-After", seconds);

@@ -22,10 +22,13 @@ static void append_figure(struct buffer *body, const char *name, uint64_t value)
 void http_handle_status(struct http_api *api, const struct api_request *request,
 			struct http_response *response)
 {
+	const struct time_range all = { 0, UINT64_MAX };
 	struct store_stats stats = { 0 };
+	struct store_damage damage;
 	struct buffer *body = &response->body;
 
 	store_read_stats(api->store, &stats);
+	store_read_damage(api->store, all, &damage);
 	buffer_append_string(body, "{\"version\":");
 	json_append_string(body, CAIRN_VERSION);
 	append_figure(body, "agents", agents_now(api, request->now_ns));
@@ -33,6 +36,8 @@ void http_handle_status(struct http_api *api, const struct api_request *request,
 	append_figure(body, "oldest_ns", stats.oldest_ns);
 	append_figure(body, "newest_ns", stats.newest_ns);
 	append_figure(body, "stored_bytes", stats.stored_bytes);
+	append_figure(body, "damaged_partitions", damage.partitions);
+	append_figure(body, "damaged_first_ns", damage.first_ns);
 	append_figure(body, "now_ns", request->now_ns);
 	if (api->access && access_needs_login(api->access)) {
 		buffer_append_string(body, ",\"who\":");

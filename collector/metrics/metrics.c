@@ -78,6 +78,16 @@ static const struct {
 	FIGURE("partitions_damaged", "gauge", partitions_damaged,
 	       "Hours with damaged parts, which answers leave out. Run --check, and restore a "
 	       "backup."),
+	FIGURE("partitions_given_up_total", "counter", partitions_given_up,
+	       "Hours deleted because they were damaged and new batches needed them. Restore a "
+	       "backup."),
+	FIGURE("damaged_openings_total", "counter", damaged_openings,
+	       "Times that the store was damaged when it was opened, such as its log: batches may "
+	       "be "
+	       "missing. See the collector's log, and restore a backup."),
+	FIGURE("repairs_total", "counter", repairs,
+	       "Repairs of the store's files. What could not be read is in the folder lost of "
+	       "--data."),
 	FIGURE("agents_damaged_total", "counter", agents_damaged,
 	       "Acknowledged sequences of agents that were damaged: a batch that such an agent "
 	       "repeats counts twice."),

@@ -153,8 +153,17 @@ struct store_stats {
 	uint64_t partitions_dropped; // the oldest, for room on the disk
 	uint64_t write_failures;     // each closes the store and opens it again
 	uint64_t disk_free_bytes;
-	uint64_t partitions_damaged; // with parts that cannot be read
-	uint64_t agents_damaged;     // entries of acknowledged sequences
+	uint64_t partitions_damaged;  // with parts that cannot be read
+	uint64_t partitions_given_up; // damaged, and batches needed them
+	uint64_t damaged_openings;    // found damaged when it was opened: batches may be missing
+	uint64_t repairs;             // of files that could not be read
+	uint64_t agents_damaged;      // entries of acknowledged sequences
+};
+
+/** What is known to be damaged, and left out of answers. */
+struct store_damage {
+	uint32_t partitions;
+	uint64_t first_ns; // the beginning of the oldest
 };
 
 /** Does the store take batches? */
@@ -220,4 +229,7 @@ int store_flush(struct store *store, struct error *err);
 int store_backup(struct store *store, const char *folder, struct error *err);
 
 void store_read_stats(struct store *store, struct store_stats *ret_stats);
+/** Damage in partitions that overlap @range. */
+void store_read_damage(struct store *store, struct time_range range,
+		       struct store_damage *ret_damage);
 void store_read_health(struct store *store, struct store_health *ret_health);

@@ -100,6 +100,12 @@ void store_read_stats(struct store *store, struct store_stats *ret_stats)
 	store->ops->read_stats(store, ret_stats);
 }
 
+void store_read_damage(struct store *store, struct time_range range,
+		       struct store_damage *ret_damage)
+{
+	store->ops->read_damage(store, range, ret_damage);
+}
+
 void store_read_health(struct store *store, struct store_health *ret_health)
 {
 	store->ops->read_health(store, ret_health);

@@ -28,6 +28,8 @@ struct store_ops {
 	int (*flush)(struct store *store, struct error *err);
 	int (*backup)(struct store *store, const char *folder, struct error *err);
 	void (*read_stats)(struct store *store, struct store_stats *ret_stats);
+	void (*read_damage)(struct store *store, struct time_range range,
+			    struct store_damage *ret_damage);
 	void (*read_health)(struct store *store, struct store_health *ret_health);
 };
 

@@ -83,7 +83,7 @@ def restart_unready(collector):
 
 
 def test_full_disk_loses_nothing(disk, small_collector, start_agent):
-    start_agent(small_collector, "--frequency", "199")
+    start_agent(small_collector, "--frequency", "997")
     small_collector.wait_for_agent()
     service, burning = start_burning(16)
     time.sleep(3)
@@ -128,7 +128,7 @@ def test_failing_disk_loses_nothing(tmp_path, start_agent, number, word):
     collector = Collector(disk.folder, tmp_path / "collector.log")
     collector.env = disk.env()
     with collector:
-        start_agent(collector, "--frequency", "199")
+        start_agent(collector, "--frequency", "997")
         collector.wait_for_agent()
         service, burning = start_burning(12)
         time.sleep(3)
@@ -151,7 +151,7 @@ def run_collector(*arguments):
 
 
 def test_backup_while_running_restores(collector, start_agent, tmp_path):
-    start_agent(collector, "--frequency", "199")
+    start_agent(collector, "--frequency", "997")
     service, burning = start_burning(2)
     expect_all_there(collector, service, burning)
     backup = tmp_path / "backup"

@@ -43,7 +43,8 @@ struct partition {
 	// What is wrong with what is on disk; "": nothing known. Queries read what they can.
 	char damage[PARTITION_DAMAGE_BYTES];
 	bool damage_logged;
-	bool unreadable; // the dictionary is damaged: nothing can be read or added
+	bool unreadable;    // the dictionary is damaged: nothing can be read or added
+	bool stops_batches; // and batches need it
 };
 
 /** A partition with one reference, the caller's. NULL when out of memory. */

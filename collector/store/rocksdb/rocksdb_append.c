@@ -308,6 +308,8 @@ static int resolve_target(struct append *append, struct target *target, struct e
 	pthread_mutex_lock(&append->store->resolve_lock);
 	pthread_mutex_lock(&target->partition->lock);
 	rc = resolve_locked(append, target, err);
+	if (rc == -EBADMSG)
+		target->partition->stops_batches = true;
 	pthread_mutex_unlock(&target->partition->lock);
 	pthread_mutex_unlock(&append->store->resolve_lock);
 	return rc;

@@ -298,8 +298,16 @@ int rocksdb_store_check(const char *path, const struct store_checker *checker,
 				 "backup",
 				 path);
 	int rc = db_open(path, CHECK_MEMORY_BYTES, DB_READ_ONLY, &checking.db, err);
-	if (rc == 0)
-		rc = rocksdb_read_partition_ns(checking.db, path, &checking.partition_ns, err);
+	if (rc < 0)
+		return rc;
+	if (db_damage(checking.db)[0])
+		report(&checking, "%s", db_damage(checking.db));
+	rc = rocksdb_read_partition_ns(checking.db, path, &checking.partition_ns, err);
+	if (rc == -EUCLEAN) {
+		report(&checking, "the store's numbers are damaged");
+		checking.partition_ns = STORE_PARTITION_NS_DEFAULT;
+		rc = 0;
+	}
 	if (rc < 0)
 		return rc;
 	rc = check_partitions(&checking);

@@ -37,6 +37,10 @@ int rocksdb_restore_clock(struct rocksdb_store *store, bool accepted, struct err
 	bool found;
 	int rc = rocksdb_read_number(store->db, mark_name, &mark_ns, &found, err);
 
+	if (rc == -EBADMSG) { // damaged: as in a store without one
+		mark_ns = 0;
+		rc = 0;
+	}
 	if (rc == 0)
 		clock_guard_begin(&store->clock_guard, mark_ns, accepted, &now);
 	store->mark_saved_ns = mark_ns;

@@ -31,6 +31,8 @@ enum {
 	FILES_OPEN_MAX = 256,
 	BLOCK_BYTES = 32 << 10,
 	LOG_FILES_KEPT = 3,
+	L0_FILES_SLOW = 500,
+	DB_DAMAGE_BYTES = 240,
 	LOG_FILE_BYTES = 4 << 20,
 	BACKUPS_KEPT = 2, // they share files; one that is damaged leaves the other
 };
@@ -48,6 +50,7 @@ struct db {
 	rocksdb_writeoptions_t *write_synced, *write_unsynced;
 	rocksdb_readoptions_t *read;
 	char *path;
+	char damage[DB_DAMAGE_BYTES];
 };
 
 struct db_batch {
@@ -72,7 +75,8 @@ static int code_of_text(const char *text)
 		return -ENOSPC;
 	if (strstr(text, "Read-only file system"))
 		return -EROFS;
-	if (!strncmp(text, "Corruption", 10) || !strncmp(text, "Invalid argument", 16))
+	if (!strncmp(text, "Corruption", 10) || !strncmp(text, "Invalid argument", 16) ||
+	    strstr(text, "No such file"))
 		return -EBADMSG;
 	return -EIO;
 }
@@ -207,11 +211,13 @@ static void set_options(struct db *db, uint64_t memory_bytes)
 	rocksdb_options_set_env(db->options, db_files_env(db->files));
 	rocksdb_options_set_create_if_missing(db->options, 1);
 	rocksdb_options_set_create_missing_column_families(db->options, 1);
-	rocksdb_options_set_paranoid_checks(db->options, 1);
 	rocksdb_options_set_max_open_files(db->options, FILES_OPEN_MAX);
 	rocksdb_options_set_db_write_buffer_size(db->options, memory_bytes / 4);
 	rocksdb_options_set_max_total_wal_size(db->options, memory_bytes / 8);
 	rocksdb_options_set_max_background_jobs(db->options, 2);
+	// A damaged file is not compacted, and those above it pile up: writes go on all the same.
+	rocksdb_options_set_level0_slowdown_writes_trigger(db->options, L0_FILES_SLOW);
+	rocksdb_options_set_level0_stop_writes_trigger(db->options, 2 * L0_FILES_SLOW);
 	rocksdb_options_set_keep_log_file_num(db->options, LOG_FILES_KEPT);
 	rocksdb_options_set_max_log_file_size(db->options, LOG_FILE_BYTES);
 	rocksdb_options_set_bytes_per_sync(db->options, 1 << 20);
@@ -226,22 +232,71 @@ static void set_options(struct db *db, uint64_t memory_bytes)
 	db->read = rocksdb_readoptions_create();
 }
 
-static void open_rocksdb(struct db *db, enum db_mode mode, char **text)
+/** How much damage an open database may have. */
+enum tolerance {
+	TOLERATE_NOTHING, // but a last write that was cut short
+	TOLERATE_LOG,     // the write-ahead log ends where it is damaged
+	TOLERATE_FILES,   // what cannot be read is missing, and not compacted
+};
+
+static void set_tolerance(struct db *db, enum tolerance tolerance)
+{
+	bool strict = tolerance != TOLERATE_FILES;
+	int recovery = tolerance == TOLERATE_NOTHING
+			       ? rocksdb_tolerate_corrupted_tail_records_recovery
+			       : rocksdb_point_in_time_recovery;
+
+	rocksdb_options_set_paranoid_checks(db->options, strict);
+	rocksdb_options_set_wal_recovery_mode(db->options, recovery);
+}
+
+/** Has the directory tables, but not the file that leads to their list? RocksDB would begin an empty one. */
+static bool has_lost_list(const char *path)
+{
+	DIR *directory = opendir(path);
+	bool has_table = false, has_list = false;
+	struct dirent *entry;
+
+	while (directory && (entry = readdir(directory))) {
+		has_table = has_table || strstr(entry->d_name, ".sst");
+		has_list = has_list || !strcmp(entry->d_name, "CURRENT");
+	}
+	if (directory)
+		closedir(directory);
+	return has_table && !has_list;
+}
+
+/** Open it with @tolerance. -EUCLEAN: it is more damaged. */
+static int try_to_open(struct db *db, enum db_mode mode, enum tolerance tolerance,
+		       struct error *err)
 {
 	const rocksdb_options_t *const *families = (const rocksdb_options_t *const *)db->families;
+	char *text = NULL;
 
+	if (has_lost_list(db->path))
+		return error_set(err, -EUCLEAN, "store %s: open: the file CURRENT is missing",
+				 db->path);
+	set_tolerance(db, tolerance);
 	db->rocksdb =
 		mode == DB_READ_ONLY
-			? rocksdb_open_for_read_only_column_families(db->options, db->path,
-								     DB_FAMILY_COUNT, family_names,
-								     families, db->handles, 0, text)
+			? rocksdb_open_for_read_only_column_families(
+				  db->options, db->path, DB_FAMILY_COUNT, family_names, families,
+				  db->handles, 0, &text)
 			: rocksdb_open_column_families(db->options, db->path, DB_FAMILY_COUNT,
-						       family_names, families, db->handles, text);
+						       family_names, families, db->handles, &text);
+	// What failed to be written explains what RocksDB then missed.
+	int rc = db_failed(db, err);
+	if (!rc)
+		rc = set_error(err, db, "open", take(text));
+	rocksdb_free(text);
+	return rc == -EBADMSG ? -EUCLEAN : rc;
 }
 
 int db_open(const char *path, uint64_t memory_bytes, enum db_mode mode, struct db **ret_db,
 	    struct error *err)
 {
+	enum tolerance tolerance =
+		mode == DB_READ_WRITE_DAMAGED ? TOLERATE_FILES : TOLERATE_NOTHING;
 	int rc = claim_directory(path, mode, err);
 	if (rc)
 		return rc;
@@ -255,19 +310,55 @@ int db_open(const char *path, uint64_t memory_bytes, enum db_mode mode, struct d
 	}
 	set_options(db, memory_bytes);
 
-	char *text = NULL;
-	open_rocksdb(db, mode, &text);
-	// What failed to be written explains what RocksDB then missed.
-	rc = db_failed(db, err);
-	if (!rc)
-		rc = set_error(err, db, "open", take(text));
-	rocksdb_free(text);
+	for (; (rc = try_to_open(db, mode, tolerance, err)) == -EUCLEAN; tolerance++) {
+		if (!db->damage[0] && err)
+			snprintf(db->damage, sizeof(db->damage), "%.*s", DB_DAMAGE_BYTES - 1,
+				 err->text);
+		if (tolerance == TOLERATE_FILES)
+			break;
+	}
 	if (rc) {
 		db_close(db);
 		return rc;
 	}
 	*ret_db = db;
 	return 0;
+}
+
+const char *db_damage(const struct db *db)
+{
+	return db->damage;
+}
+
+static void free_options(struct db *db)
+{
+	for (int family = 0; family < DB_FAMILY_COUNT; family++) {
+		rocksdb_options_destroy(db->families[family]);
+		rocksdb_block_based_options_destroy(db->tables[family]);
+	}
+	rocksdb_options_destroy(db->options);
+	rocksdb_cache_destroy(db->cache);
+	rocksdb_writeoptions_destroy(db->write_synced);
+	rocksdb_writeoptions_destroy(db->write_unsynced);
+	rocksdb_readoptions_destroy(db->read);
+	db_files_free(db->files);
+}
+
+int db_repair(const char *path, uint64_t memory_bytes, struct error *err)
+{
+	struct db db = { .path = (char *)path, .files = db_files_new() };
+	char *text = NULL;
+
+	if (!db.files)
+		return error_set(err, -ENOMEM, "store %s: out of memory", path);
+	set_options(&db, memory_bytes);
+	rocksdb_repair_db(db.options, path, &text);
+	int rc = db_failed(&db, err);
+	if (!rc)
+		rc = set_error(err, &db, "repair", take(text));
+	rocksdb_free(text);
+	free_options(&db);
+	return rc;
 }
 
 void db_close(struct db *db)
@@ -279,16 +370,7 @@ void db_close(struct db *db)
 			rocksdb_column_family_handle_destroy(db->handles[family]);
 		rocksdb_close(db->rocksdb);
 	}
-	for (int family = 0; family < DB_FAMILY_COUNT; family++) {
-		rocksdb_options_destroy(db->families[family]);
-		rocksdb_block_based_options_destroy(db->tables[family]);
-	}
-	rocksdb_options_destroy(db->options);
-	rocksdb_cache_destroy(db->cache);
-	rocksdb_writeoptions_destroy(db->write_synced);
-	rocksdb_writeoptions_destroy(db->write_unsynced);
-	rocksdb_readoptions_destroy(db->read);
-	db_files_free(db->files);
+	free_options(db);
 	free(db->path);
 	free(db);
 }

@@ -31,16 +31,28 @@ struct bytes {
 
 enum db_mode {
 	DB_READ_WRITE, // created if missing
-	DB_READ_ONLY,  // changes nothing on disk; the write-ahead log is read into memory
+	// As above, of a database whose files are known to be damaged: compactions go round them.
+	DB_READ_WRITE_DAMAGED,
+	DB_READ_ONLY, // changes nothing on disk; the write-ahead log is read into memory
 };
 
 /**
  * Open the database in @path. @memory_bytes bounds block cache and write buffers. Errors: -EBUSY (another
- * process holds the lock), -EBADMSG (not a store, or damaged), -ENOSPC, -EROFS, -EIO; @err says what to do.
+ * process holds the lock), -EBADMSG (not a store), -EUCLEAN (damaged), -ENOSPC, -EROFS, -EIO; @err says
+ * what to do.
  */
 int db_open(const char *path, uint64_t memory_bytes, enum db_mode mode, struct db **ret_db,
 	    struct error *err);
 void db_close(struct db *db);
+
+/** What was found damaged when it was opened; "": nothing. */
+const char *db_damage(const struct db *db);
+
+/**
+ * Make a damaged database one that can be opened, of the files that can be read. The others go to the
+ * folder "lost" in it.
+ */
+int db_repair(const char *path, uint64_t memory_bytes, struct error *err);
 
 /**
  * 0, or why a write has failed. From then on the files stay as they are, as after a crash, and each write

@@ -20,6 +20,8 @@
 #define RETRY_NS_MAX (60 * NS_PER_SECOND) // a repaired disk is noticed within a minute
 
 enum {
+	REPAIR_MEMORY_BYTES = 64 << 20,
+	TIME_TEXT_BYTES = 32,
 	CLOSE_WAIT_S = 2, // for running queries, before the store is closed; then the next try
 };
 
@@ -46,9 +48,12 @@ struct keeper {
 
 	pthread_mutex_t maintain_lock;    // guards the fields below
 	uint64_t retry_ns, retry_wait_ns; // monotonic: not opened again before
-	struct store_counters counters;   // of stores that were closed
+	uint64_t given_up_ns;             // start of the last partition dropped as damaged
+	bool needs_repair, is_damaged;
+	struct store_counters counters; // of stores that were closed
 
-	atomic_ullong batches_refused, partitions_dropped, write_failures;
+	atomic_ullong batches_refused, partitions_dropped, write_failures, repairs;
+	atomic_ullong partitions_given_up, damaged_openings;
 };
 
 static struct keeper *keeper_of(struct store *base)
@@ -297,9 +302,24 @@ static void keeper_read_stats(struct store *base, struct store_stats *ret_stats)
 	stats.batches_refused = keeper->batches_refused;
 	stats.partitions_dropped = keeper->partitions_dropped;
 	stats.write_failures = keeper->write_failures;
+	stats.repairs = keeper->repairs;
+	stats.damaged_openings = keeper->damaged_openings;
+	stats.partitions_given_up = keeper->partitions_given_up;
 	if (disk_room_read(keeper->path, 0, &room, NULL) == 0)
 		stats.disk_free_bytes = room.free_bytes;
 	*ret_stats = stats;
+}
+
+static void keeper_read_damage(struct store *base, struct time_range range,
+			       struct store_damage *ret_damage)
+{
+	struct rocksdb_store *store = borrow(keeper_of(base), NULL);
+
+	*ret_damage = (struct store_damage){ 0 };
+	if (!store)
+		return;
+	rocksdb_read_damage(store, range, ret_damage);
+	release(keeper_of(base));
 }
 
 static void keeper_read_health(struct store *base, struct store_health *ret_health)
@@ -341,14 +361,45 @@ static void use_ballast(struct keeper *keeper)
 			 (unsigned long long)bytes >> 20);
 }
 
+/** Make the files that can be read a store again. */
+static int repair(struct keeper *keeper, struct error *err)
+{
+	log_warn("store: repairing its files; those that cannot be read go to %s/lost",
+		 keeper->path);
+	keeper->repairs++;
+	keeper->needs_repair = false;
+	return db_repair(keeper->path, REPAIR_MEMORY_BYTES, err);
+}
+
+static int open_to_write(struct keeper *keeper, struct error *err)
+{
+	struct error cause = { 0 };
+
+	enum db_mode mode = keeper->is_damaged ? DB_READ_WRITE_DAMAGED : DB_READ_WRITE;
+
+	use_ballast(keeper);
+	int rc = rocksdb_core_open(&keeper->options, mode, &keeper->store, &cause);
+	if (rc == -EUCLEAN) {
+		log_error("store: damaged: %s", cause.text);
+		rc = repair(keeper, &cause);
+		if (rc == 0)
+			rc = rocksdb_core_open(&keeper->options, DB_READ_WRITE_DAMAGED,
+					       &keeper->store, &cause);
+	}
+	if (rc == 0 && db_damage(keeper->store->db)[0]) {
+		keeper->damaged_openings++;
+		log_error("store: damaged: %s", db_damage(keeper->store->db));
+	}
+	return rc ? error_set(err, rc == -EUCLEAN ? -EBADMSG : rc, "%s", cause.text) : 0;
+}
+
 /** Open the store for writing, or at least for queries. The lock is held exclusively. */
 static int open_store(struct keeper *keeper, bool try_to_write, struct error *err)
 {
 	int rc = -EIO;
 
 	if (try_to_write) {
-		use_ballast(keeper);
-		rc = rocksdb_core_open(&keeper->options, DB_READ_WRITE, &keeper->store, err);
+		rc = open_to_write(keeper, err);
 		if (rc == 0)
 			keeper->mode = DB_READ_WRITE;
 		if (rc < 0 && !is_disk_failure(rc))
@@ -393,8 +444,10 @@ static int reopen(struct keeper *keeper, struct error *err)
 		return error_set(err, -EIO,
 				 "store %s: queries use it still; opening it again after them",
 				 keeper->path);
-	keeper->write_failures += keeper->mode == DB_READ_WRITE;
+	keeper->write_failures += keeper->mode == DB_READ_WRITE && !keeper->needs_repair;
 	close_store(keeper);
+	if (keeper->needs_repair && probed == 0)
+		probed = repair(keeper, err);
 	rc = open_store(keeper, probed == 0, probed ? NULL : err);
 	pthread_rwlock_unlock(&keeper->lock);
 	return probed ? probed : rc;
@@ -403,6 +456,9 @@ static int reopen(struct keeper *keeper, struct error *err)
 /** Has the store to be opened again? @err: why. */
 static bool needs_reopening(struct keeper *keeper, struct error *err)
 {
+	if (keeper->needs_repair)
+		return error_set(err, -EUCLEAN, "store %s: damaged files are in the way of batches",
+				 keeper->path) != 0;
 	return !keeper->store || keeper->mode == DB_READ_ONLY ||
 	       db_failed(keeper->store->db, err) != 0;
 }
@@ -420,6 +476,7 @@ static int recover(struct keeper *keeper, struct error *err)
 	}
 	if (cause.code)
 		refuse(keeper, REFUSAL_WRITE, &cause);
+	keeper->is_damaged = keeper->is_damaged || cause.code == -EBADMSG;
 	if (now_ns < keeper->retry_ns)
 		return -EAGAIN;
 	keeper->retry_ns = now_ns + keeper->retry_wait_ns;
@@ -435,15 +492,35 @@ static int recover(struct keeper *keeper, struct error *err)
 
 // ---- room ---------------------------------------------------------------------------------------------------
 
-static void log_drop(const struct keeper *keeper, uint64_t start_ns, const char *why)
+static void format_time(uint64_t start_ns, char text[TIME_TEXT_BYTES])
 {
 	time_t start = (time_t)(start_ns / NS_PER_SECOND);
 	struct tm utc;
-	char text[32];
 
-	strftime(text, sizeof(text), "%Y-%m-%d %H:%M", gmtime_r(&start, &utc));
-	log_warn("store %s: deleted the oldest profiles, from %s UTC on: %s", keeper->path, text,
+	strftime(text, TIME_TEXT_BYTES, "%Y-%m-%d %H:%M UTC", gmtime_r(&start, &utc));
+}
+
+static void log_drop(const struct keeper *keeper, uint64_t start_ns, const char *which,
+		     const char *why)
+{
+	char text[TIME_TEXT_BYTES];
+
+	format_time(start_ns, text);
+	log_warn("store %s: deleted the %s profiles, from %s on: %s", keeper->path, which, text,
 		 why);
+}
+
+/** Damage is found as it is read: log it once for each partition. */
+static void log_damage(struct keeper *keeper)
+{
+	char damage[PARTITION_DAMAGE_BYTES], text[TIME_TEXT_BYTES];
+	uint64_t start_ns;
+
+	while (rocksdb_next_damage(keeper->store, &start_ns, damage)) {
+		format_time(start_ns, text);
+		log_error("store %s: damaged profiles, from %s on: %s; answers leave them out",
+			  keeper->path, text, damage);
+	}
 }
 
 /** Delete the oldest profiles if the store or the disk has too little room. One partition a run. */
@@ -469,7 +546,23 @@ static int make_room(struct keeper *keeper, const struct disk_room *room, struct
 		snprintf(why, sizeof(why), "the disk has %llu MiB free, --disk-free keeps %llu MiB",
 			 (unsigned long long)room->free_bytes >> 20,
 			 (unsigned long long)room->keep_bytes >> 20);
-	log_drop(keeper, start_ns, why);
+	log_drop(keeper, start_ns, "oldest", why);
+	return 0;
+}
+
+/** Give up an hour that stands in the way of batches. If that does not help, files need a repair. */
+static int give_up_unreadable(struct keeper *keeper, struct error *err)
+{
+	char damage[PARTITION_DAMAGE_BYTES];
+	uint64_t start_ns;
+	int rc = rocksdb_drop_unreadable(keeper->store, &start_ns, damage, err);
+
+	if (rc < 0)
+		return rc == -ENOENT ? 0 : rc;
+	keeper->partitions_given_up++;
+	keeper->needs_repair = start_ns == keeper->given_up_ns;
+	keeper->given_up_ns = start_ns;
+	log_drop(keeper, start_ns, "damaged", damage);
 	return 0;
 }
 
@@ -498,7 +591,10 @@ static int maintain(struct keeper *keeper, uint64_t now_ns, struct error *err)
 
 	if (rc < 0)
 		return rc == -EAGAIN ? 0 : rc;
+	log_damage(keeper);
 	rc = keep_room(keeper, err);
+	if (rc == 0)
+		rc = give_up_unreadable(keeper, err);
 	int maintained = rocksdb_maintain(keeper->store, now_ns, rc ? NULL : err);
 	return rc ? rc : maintained;
 }
@@ -540,6 +636,7 @@ static const struct store_ops keeper_ops = {
 	.flush = keeper_flush,
 	.backup = keeper_backup,
 	.read_stats = keeper_read_stats,
+	.read_damage = keeper_read_damage,
 	.read_health = keeper_read_health,
 };
 

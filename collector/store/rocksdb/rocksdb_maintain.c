@@ -199,6 +199,39 @@ static int drop_old(struct rocksdb_store *store, struct partition_list *list,
 	return rc;
 }
 
+static bool stops_batches(struct partition *partition, char damage[PARTITION_DAMAGE_BYTES])
+{
+	pthread_mutex_lock(&partition->lock);
+	bool stops = partition->stops_batches && !partition->dropped;
+	memcpy(damage, partition->damage, PARTITION_DAMAGE_BYTES);
+	pthread_mutex_unlock(&partition->lock);
+	return stops;
+}
+
+int rocksdb_drop_unreadable(struct rocksdb_store *store, uint64_t *ret_start_ns,
+			    char ret_damage[PARTITION_DAMAGE_BYTES], struct error *err)
+{
+	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
+	struct time_range all = { 0, UINT64_MAX };
+	uint32_t i = 0;
+	int rc;
+
+	pthread_mutex_lock(&store->maintain_lock);
+	rc = rocksdb_list_partitions(store, all, &list);
+	if (rc < 0)
+		error_set(err, rc, "store: out of memory");
+	while (rc == 0 && i < list.count && !stops_batches(list.partitions[i], ret_damage))
+		i++;
+	if (rc == 0 && i < list.count) {
+		*ret_start_ns = list.partitions[i]->start_ns;
+		rc = drop_partition(store, list.partitions[i], err);
+	} else if (rc == 0) {
+		rc = -ENOENT;
+	}
+	pthread_mutex_unlock(&store->maintain_lock);
+	return rc;
+}
+
 /** Files of level 0, and those that neighbours share, are not deleted with a partition's others. */
 static void compact_dropped(struct rocksdb_store *store, const struct partition *partition)
 {

@@ -14,9 +14,6 @@
 
 enum { STORE_FORMAT = 2 }; // docs/format.md; a store of another format is refused
 
-// Behind a damaged block partitions are looked for one by one, so far back: ten years.
-#define DAMAGE_SEEK_NS (10 * 366 * 24 * 3600 * NS_PER_SECOND)
-
 // ---- partitions -----------------------------------------------------------------------------------
 
 /**
@@ -153,7 +150,7 @@ int rocksdb_read_number(struct db *db, const char *name, uint64_t *ret_number, b
 	struct key key = key_of_meta(name);
 	int rc = db_get(db, DB_META, key_bytes(&key), &value, err);
 
-	*ret_found = rc == 0;
+	*ret_found = rc != -ENOENT;
 	if (rc == -ENOENT)
 		return 0;
 	if (rc < 0)
@@ -209,25 +206,40 @@ int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_par
 		return -ENOENT;
 	if (rc == 0)
 		rc = check_format(format, path, err);
+	else
+		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 	if (rc == 0)
 		rc = rocksdb_read_number(db, "partition_ns", &partition_ns, &partition_found, err);
 	if (rc < 0)
 		return rc;
 	if (!partition_found || !partition_ns || partition_ns % MINUTE_NS)
-		return error_set(err, -EBADMSG, "store %s: the length of its partitions is damaged",
+		return error_set(err, -EUCLEAN, "store %s: the length of its partitions is damaged",
 				 path);
 	*ret_partition_ns = partition_ns;
 	return 0;
 }
 
+/**
+ * The store's numbers are damaged. Its records have versions of their own, and any sequence does that is
+ * above those in use: they count commits.
+ */
+static int replace_numbers(struct rocksdb_store *store, enum db_mode mode, struct error *err)
+{
+	store->counters.agents_damaged++;
+	store->sequence = clock_realtime_ns();
+	return mode == DB_READ_ONLY ? 0 : write_format(store, err);
+}
+
 /** Write the format of a new store, or check that of an existing one. */
 static int open_format(struct rocksdb_store *store, const struct store_options *options,
-		       struct error *err)
+		       enum db_mode mode, struct error *err)
 {
 	uint64_t asked_ns = options->partition_ns;
 	bool found;
 	int rc = rocksdb_read_partition_ns(store->db, options->path, &store->partition_ns, err);
 
+	if (rc == -EUCLEAN)
+		return replace_numbers(store, mode, err);
 	if (rc == -ENOENT)
 		return write_format(store, err);
 	if (rc == 0 && asked_ns && asked_ns != store->partition_ns)
@@ -236,89 +248,91 @@ static int open_format(struct rocksdb_store *store, const struct store_options *
 				 "choose another directory with --data",
 				 options->path,
 				 (unsigned long long)(store->partition_ns / NS_PER_SECOND));
-	return rc ? rc : rocksdb_read_number(store->db, "sequence", &store->sequence, &found, err);
+	if (rc < 0)
+		return rc;
+	rc = rocksdb_read_number(store->db, "sequence", &store->sequence, &found, err);
+	return rc == -EBADMSG ? replace_numbers(store, mode, err) : rc;
 }
 
-/** Record damage of the partition that begins at @start_ns, listed from now on if it was not. */
-static int note_damage(struct rocksdb_store *store, uint64_t start_ns, const char *text)
+/** List the partition that begins at @start_ns. @summary: its first record, NULL if it is damaged. */
+static int list_partition(struct rocksdb_store *store, uint64_t start_ns,
+			  const struct bytes *summary)
 {
 	struct partition *partition = rocksdb_pin_partition(store, start_ns);
 
 	if (!partition)
 		return -ENOMEM;
-	partition_note_damage(partition, text);
-	rocksdb_unpin_partition(partition);
-	return 0;
-}
-
-static int read_summary(struct rocksdb_store *store, uint64_t start_ns, bool is_summary,
-			struct bytes value)
-{
-	struct partition *partition = rocksdb_pin_partition(store, start_ns);
-
-	if (!partition)
-		return -ENOMEM;
-	if (!is_summary || partition_summary_decode(value, &partition->summary) < 0)
+	if (!summary || partition_summary_decode(*summary, &partition->summary) < 0)
 		partition_note_damage(partition, "the partition's summary is damaged");
 	rocksdb_unpin_partition(partition);
 	return 0;
 }
 
-/**
- * The block at @start_ns is damaged. Find the next partition that can be read: partitions begin at
- * multiples of their length.
- */
-static bool seek_beyond_damage(struct rocksdb_store *store, struct db_iterator *iterator,
-			       uint64_t start_ns, int *ret_rc)
-{
-	uint64_t end_ns = clock_realtime_ns() + STORE_FUTURE_NS_MAX;
-	uint64_t begin_ns = ns_before(end_ns, DAMAGE_SEEK_NS);
+typedef int (*found_fn)(struct rocksdb_store *store, uint64_t start_ns, struct bytes key,
+			struct bytes value);
 
-	if (start_ns < begin_ns)
-		start_ns = begin_ns - begin_ns % store->partition_ns;
-	for (; start_ns < end_ns; start_ns += store->partition_ns) {
-		struct key key = key_of_partition(start_ns);
-
-		if (db_iterator_seek(iterator, key_bytes(&key)))
-			return true;
-		if (db_iterator_check(iterator, NULL) != -EBADMSG)
-			return false; // the end
-		*ret_rc = note_damage(store, start_ns, "a block of the dictionary is damaged");
-		if (*ret_rc < 0)
-			return false;
-	}
-	return false;
-}
-
-/** Each partition's first record is its summary: one seek per partition. */
-static int find_partitions(struct rocksdb_store *store, struct error *err)
+/** Call @found with the first entry of each partition in @family: one seek per partition. */
+static int walk_partitions(struct rocksdb_store *store, enum db_family family, found_fn found,
+			   struct error *err)
 {
 	struct key from = key_of_partition(0), to = key_of_partition(UINT64_MAX);
 	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
-		db_iterator_open(store->db, DB_DICTIONARY, key_bytes(&from), key_bytes(&to), true);
-	uint64_t start_ns = 0;
+		db_iterator_open(store->db, family, key_bytes(&from), key_bytes(&to), true);
 	int rc = iterator ? 0 : -ENOMEM;
 
-	for (bool more = rc == 0 && db_iterator_next(iterator); rc == 0;) {
-		if (!more && db_iterator_check(iterator, NULL) == -EBADMSG)
-			more = seek_beyond_damage(store, iterator, start_ns, &rc);
-		if (!more || rc < 0)
-			break;
+	for (bool more = rc == 0 && db_iterator_next(iterator); more && rc == 0;) {
 		struct bytes key = db_iterator_key(iterator);
-		const uint8_t *at = key.at;
+		uint64_t start_ns = key.size >= 8 ? key_number(key.at, 8) : 0;
+		struct key next = key_of_partition(start_ns + 1);
 
-		start_ns = key.size >= 8 ? key_number(at, 8) : 0;
-		if (key.size == KEY_RECORD_BYTES && start_ns % store->partition_ns == 0)
-			rc = read_summary(store, start_ns, at[8] == RECORD_PARTITION,
-					  db_iterator_value(iterator));
-		start_ns += store->partition_ns - start_ns % store->partition_ns;
-		struct key next = key_of_partition(start_ns);
+		if (key.size >= 8 && start_ns % store->partition_ns == 0)
+			rc = found(store, start_ns, key, db_iterator_value(iterator));
 		more = rc == 0 && db_iterator_seek(iterator, key_bytes(&next));
 	}
-	if (rc < 0)
-		return error_set(err, rc, "store: out of memory");
-	rc = db_iterator_check(iterator, err);
-	return rc == -EBADMSG ? 0 : rc;
+	return rc ? error_set(err, rc, "store: out of memory") : db_iterator_check(iterator, err);
+}
+
+static int found_in_dictionary(struct rocksdb_store *store, uint64_t start_ns, struct bytes key,
+			       struct bytes value)
+{
+	bool is_summary =
+		key.size == KEY_RECORD_BYTES && ((const uint8_t *)key.at)[8] == RECORD_PARTITION;
+
+	return list_partition(store, start_ns, is_summary ? &value : NULL);
+}
+
+/** Rows of a partition that the damaged dictionary has not shown. */
+static int found_in_rows(struct rocksdb_store *store, uint64_t start_ns, struct bytes key,
+			 struct bytes value)
+{
+	_cleanup_(buffer_deinit) struct buffer record = { 0 };
+	struct key summary_key = key_of_record(start_ns, RECORD_PARTITION, 0);
+
+	(void)key, (void)value;
+	pthread_mutex_lock(&store->partitions_lock);
+	uint32_t at = position_of(store, start_ns);
+	bool is_listed = at < store->partition_count && store->partitions[at]->start_ns == start_ns;
+	pthread_mutex_unlock(&store->partitions_lock);
+	if (is_listed)
+		return 0;
+	int rc = db_get(store->db, DB_DICTIONARY, key_bytes(&summary_key), &record, NULL);
+	struct bytes summary = { record.bytes, record.size };
+	return rc == -ENOMEM ? rc : list_partition(store, start_ns, rc ? NULL : &summary);
+}
+
+static int find_partitions(struct rocksdb_store *store, struct error *err)
+{
+	static const enum db_family families[] = { DB_CHUNK, DB_RAW };
+	int rc = walk_partitions(store, DB_DICTIONARY, found_in_dictionary, err);
+
+	if (rc != -EBADMSG)
+		return rc;
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+		rc = walk_partitions(store, families[i], found_in_rows, err);
+		if (rc < 0 && rc != -EBADMSG)
+			return rc;
+	}
+	return 0;
 }
 
 static int restore_run(struct partition *partition, struct bytes key, struct bytes value)
@@ -528,6 +542,49 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 	*ret_stats = stats;
 }
 
+void rocksdb_read_damage(struct rocksdb_store *store, struct time_range range,
+			 struct store_damage *ret_damage)
+{
+	struct store_damage damage = { 0 };
+	struct partition_list list;
+
+	if (rocksdb_list_partitions(store, range, &list) < 0)
+		list = (struct partition_list){ 0 };
+	for (uint32_t i = list.count; i-- > 0;) {
+		pthread_mutex_lock(&list.partitions[i]->lock);
+		if (list.partitions[i]->damage[0]) {
+			damage.partitions++;
+			damage.first_ns = list.partitions[i]->start_ns;
+		}
+		pthread_mutex_unlock(&list.partitions[i]->lock);
+	}
+	partition_list_deinit(&list);
+	*ret_damage = damage;
+}
+
+bool rocksdb_next_damage(struct rocksdb_store *store, uint64_t *ret_start_ns,
+			 char ret_text[PARTITION_DAMAGE_BYTES])
+{
+	struct time_range all = { 0, UINT64_MAX };
+	struct partition_list list;
+	bool found = false;
+
+	if (rocksdb_list_partitions(store, all, &list) < 0)
+		return false;
+	for (uint32_t i = 0; i < list.count && !found; i++) {
+		struct partition *partition = list.partitions[i];
+
+		pthread_mutex_lock(&partition->lock);
+		found = partition->damage[0] && !partition->damage_logged;
+		partition->damage_logged = partition->damage_logged || found;
+		*ret_start_ns = partition->start_ns;
+		memcpy(ret_text, partition->damage, PARTITION_DAMAGE_BYTES);
+		pthread_mutex_unlock(&partition->lock);
+	}
+	partition_list_deinit(&list);
+	return found;
+}
+
 static const struct store_clock system_clock = { clock_realtime_ns, clock_monotonic_ns };
 
 static struct rocksdb_store *store_new(const struct store_options *options)
@@ -578,7 +635,7 @@ int rocksdb_core_open(const struct store_options *options, enum db_mode mode,
 
 	rc = db_open(options->path, store->memory_bytes, mode, &store->db, err);
 	if (rc == 0)
-		rc = open_format(store, options, err);
+		rc = open_format(store, options, mode, err);
 	if (rc == 0)
 		rc = find_partitions(store, err);
 	if (rc == 0)

@@ -99,7 +99,10 @@ struct rocksdb_store {
 /** As rocksdb_store_open(). With DB_READ_ONLY it is only queried. */
 int rocksdb_core_open(const struct store_options *options, enum db_mode mode,
 		      struct rocksdb_store **ret_store, struct error *err);
-/** Check the format, and read the partitions' length. -ENOENT without @err: an empty database. */
+/**
+ * Check the format, and read the partitions' length. -ENOENT without @err: an empty database. -EUCLEAN:
+ * the numbers are damaged. -EBADMSG: another format.
+ */
 int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_partition_ns,
 			      struct error *err);
 /** NULL is allowed. */
@@ -121,6 +124,12 @@ void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partitio
 int rocksdb_read_number(struct db *db, const char *name, uint64_t *ret_number, bool *ret_found,
 			struct error *err);
 void rocksdb_put_number(struct db_batch *batch, const char *name, uint64_t number);
+
+void rocksdb_read_damage(struct rocksdb_store *store, struct time_range range,
+			 struct store_damage *ret_damage);
+/** Damage that was not asked for before. Returns false if there is none. */
+bool rocksdb_next_damage(struct rocksdb_store *store, uint64_t *ret_start_ns,
+			 char ret_text[PARTITION_DAMAGE_BYTES]);
 
 /** References to the partitions that overlap a range, oldest first. */
 struct partition_list {
@@ -218,5 +227,11 @@ void rocksdb_delete_agent(void *context, const struct agent_entry *entry);
  * beginning.
  */
 int rocksdb_drop_oldest(struct rocksdb_store *store, uint64_t *ret_start_ns, struct error *err);
+/**
+ * Drop a partition whose dictionary is damaged and that batches need: they begin it anew. -ENOENT: there is
+ * none. *ret_start_ns is its beginning.
+ */
+int rocksdb_drop_unreadable(struct rocksdb_store *store, uint64_t *ret_start_ns,
+			    char ret_damage[PARTITION_DAMAGE_BYTES], struct error *err);
 int rocksdb_maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *err);
 int rocksdb_flush(struct rocksdb_store *store, struct error *err);

@@ -167,6 +167,25 @@ TEST(returns_names_and_status)
 	close_fixture(&f);
 }
 
+TEST(says_what_damage_has_left_out)
+{
+	struct fixture f;
+	struct answer answer;
+
+	open_fixture(&f, 2);
+	answer = ask(&f, "GET", "/api/v1/labels?from=0&to=1002", "");
+	assert_int_equal(200, answer.status);
+	assert_true(has_header(&answer, "Cairn-Incomplete: damaged; partitions=1; first_ns=0\r\n"));
+	free(answer.bytes);
+	answer = ask(&f, "GET", "/api/v1/labels?" RANGE, "");
+	assert_false(has_header(&answer, "Cairn-Incomplete"));
+	free(answer.bytes);
+	json_t *json = ask_json(&f, "/api/v1/status");
+	assert_int_equal(1, number_at(json, "damaged_partitions"));
+	json_decref(json);
+	close_fixture(&f);
+}
+
 static const struct {
 	const char *what;
 	const char *target;
@@ -472,7 +491,8 @@ TEST(metrics_are_prometheus_text)
 	close_fixture(&f);
 }
 
-RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns), cmocka_unit_test(merge_returns_files),
+RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
+	  cmocka_unit_test(says_what_damage_has_left_out), cmocka_unit_test(merge_returns_files),
 	  cmocka_unit_test(top_counts_recursion_once),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),

@@ -60,18 +60,38 @@ TEST(refuses_a_second_process)
 	scene_end(&scene);
 }
 
-TEST(reports_a_damaged_store)
+static void expect_total(struct scene *scene, int64_t total)
+{
+	struct dump dump;
+
+	dump_store(scene->store, "{}", all_time, SCAN_SUMS, &dump);
+	EXPECT_EQ(1, dump.count, "stacks");
+	EXPECT_EQ(total, dump.lines[0].value, "their sum");
+	dump_deinit(&dump);
+}
+
+TEST(makes_a_lost_list_of_files_again)
 {
 	struct scene scene;
-	char path[64];
+	char path[128];
 
 	scene_begin(&scene, (struct store_options){ 0 });
 	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 1);
-	store_close(scene.store);
-	strcpy(path, scene.path);
-	write_file(path, "CURRENT", "MANIFEST-999999\n");
-	expect_refused(&scene.options, -EIO, "store");
-	directory_remove(path);
+	scene_reopen(&scene); // from the log to files
+	for (uint64_t i = 2; i <= 3; i++) {
+		append_text(scene.store, 1, i, "service=a", hour_ns(0), "main", 1);
+		store_close(scene.store);
+		if (i == 2)
+			write_file(scene.path, "CURRENT", "MANIFEST-999999\n");
+		snprintf(path, sizeof(path), "%s/CURRENT", scene.path);
+		if (i == 3)
+			assert_int_equal(0, unlink(path));
+		scene_open(&scene);
+		expect_total(&scene, (int64_t)i);
+	}
+	snprintf(path, sizeof(path), "rm -r %s/lost", scene.path);
+	assert_int_equal(0, system(path));
+	scene_end(&scene);
 }
 
 TEST(refuses_options_that_contradict_the_store)
@@ -576,7 +596,8 @@ TEST(writes_rollups_where_they_save_rows)
 
 RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of_another_format),
 	  cmocka_unit_test(leaves_foreign_directories_alone),
-	  cmocka_unit_test(refuses_a_second_process), cmocka_unit_test(reports_a_damaged_store),
+	  cmocka_unit_test(refuses_a_second_process),
+	  cmocka_unit_test(makes_a_lost_list_of_files_again),
 	  cmocka_unit_test(refuses_options_that_contradict_the_store),
 	  cmocka_unit_test(closes_a_minute_90_seconds_after_its_end),
 	  cmocka_unit_test(nobody_acknowledges_in_anothers_name),
