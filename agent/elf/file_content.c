@@ -155,7 +155,7 @@ int file_content_of_elf(const struct elf *elf, const struct file_version *versio
 	if (rc)
 		return rc;
 	if (!file_version_is_of(version, elf->fd))
-		return -ESTALE;
+		return -EAGAIN;
 	if (!hashing.is_whole)
 		add(&hashing, version, sizeof(*version));
 	sha256_digest(&hashing.state, sizeof(digest), digest);

@@ -15,7 +15,7 @@ enum {
 
 /**
  * The hash of @elf's size, headers, symbol tables, unwind tables and other sections, as hex. @version is of the file.
- * Returns 0; -ESTALE if it was written meanwhile; -ENOMEM; elf_read()'s errors.
+ * Returns 0; -EAGAIN if it was written meanwhile; -ENOMEM; elf_read()'s errors.
  */
 int file_content_of_elf(const struct elf *elf, const struct file_version *version,
 			char ret_text[FILE_CONTENT_TEXT_BYTES]);

@@ -107,26 +107,37 @@ static bool use_known(struct mapping_list *list, struct mapping *mapping, int fo
 	return executable && !executable_wants_file(executable);
 }
 
-static void open_living(struct mapping_list *list, struct mapping *mapping, const struct proc *proc,
-			struct process_context *context)
+static int open_mapped(struct mapping_list *list, struct mapping *mapping, const struct proc *proc,
+		       struct process_context *context)
 {
-	if (use_known(list, mapping, proc->files, context))
-		return;
 	_cleanup_close_ int fd = mapped_file_open(proc->files, list, mapping);
-	int rc = fd < 0 ? fd : use_file(list, mapping, fd, proc->files, context);
-	// Later: there was no time to hash it, or it is being written.
-	if (rc && rc != -EAGAIN && rc != -ESTALE && !mapping->executable)
+
+	return fd < 0 ? fd : use_file(list, mapping, fd, proc->files, context);
+}
+
+/* Hashing a new file takes time, by its size: the process pays. A file that is not opened now is later. */
+static void open_living(struct mapping_list *list, struct mapping *mapping, const struct proc *proc,
+			struct work_budget *budget, struct process_context *context)
+{
+	struct work work;
+
+	if (use_known(list, mapping, proc->files, context) ||
+	    !work_begin(&work, budget, "identifying files"))
+		return;
+	int rc = open_mapped(list, mapping, proc, context);
+	work_end(&work);
+	if (rc && rc != -EAGAIN && !mapping->executable)
 		mapping->file = MAPPING_FILE_REFUSED;
 }
 
 static void open_all_living(struct mapping_list *list, const struct proc *proc,
-			    struct process_context *context)
+			    struct work_budget *budget, struct process_context *context)
 {
 	uint32_t files = 0;
 
 	for (uint32_t i = 0; i < list->count && files < EAGER_FILES_MAX; i++)
 		if (list->mappings[i].file == MAPPING_FILE_UNKNOWN) {
-			open_living(list, &list->mappings[i], proc, context);
+			open_living(list, &list->mappings[i], proc, budget, context);
 			files++;
 		}
 }
@@ -168,7 +179,7 @@ int process_entry_open_file(struct process_entry *entry, struct mapping *mapping
 		return 0;
 	if (rc)
 		return rc == -ESRCH ? rc : 0;
-	open_living(entry->mappings, mapping, &proc, context);
+	open_living(entry->mappings, mapping, &proc, &entry->process.budget, context);
 	proc_close(&proc);
 	return 0;
 }
@@ -184,23 +195,28 @@ void process_entry_open_files(struct process_entry *entry, struct process_contex
 			unknown |= !use_known(list, &list->mappings[i], -1, context);
 	if (!unknown || process_entry_open_proc(entry, &proc))
 		return;
-	open_all_living(list, &proc, context);
+	open_all_living(list, &proc, &entry->process.budget, context);
 	proc_close(&proc);
 }
 
 /* By path alone, where another file may be: only one with the same inode or build id is used. */
 static int open_in_root(struct mapping_list *list, struct mapping *mapping, int folder,
-			struct process_context *context)
+			struct work_budget *budget, struct process_context *context)
 {
+	struct work work;
 	const char *path = mapping_path(list, mapping);
 	bool is_identified = mapping->inode || mapping->build_id;
 
 	if (!is_vdso(list, mapping) && (path[0] != '/' || !is_identified))
 		return -ENOENT;
+	if (!work_begin(&work, budget, "identifying files"))
+		return -EDQUOT;
 	_cleanup_close_ int fd = is_vdso(list, mapping)
 					 ? mapped_file_open(folder, list, mapping)
 					 : foreign_file_open(folder, path, mapping->inode);
-	return fd < 0 ? fd : use_file(list, mapping, fd, folder, context);
+	int rc = fd < 0 ? fd : use_file(list, mapping, fd, folder, context);
+	work_end(&work);
+	return rc;
 }
 
 int process_entry_open_file_of(struct process_entry *entry, struct mapping *mapping,
@@ -212,9 +228,9 @@ int process_entry_open_file_of(struct process_entry *entry, struct mapping *mapp
 	if (rc)
 		return rc;
 	if (other && other->mappings == entry->mappings) // shared since fork
-		open_living(entry->mappings, mapping, &proc, context);
+		open_living(entry->mappings, mapping, &proc, &entry->process.budget, context);
 	else
-		open_in_root(entry->mappings, mapping, proc.files, context);
+		open_in_root(entry->mappings, mapping, proc.files, &entry->process.budget, context);
 	proc_close(&proc);
 	return wants_file(mapping) ? -ENOENT : 0;
 }
@@ -270,7 +286,7 @@ static int read_maps(struct process_entry *entry, const struct proc *proc,
 		return 0;
 	}
 	mapping_list_inherit(list, entry->mappings);
-	open_all_living(list, proc, context);
+	open_all_living(list, proc, &entry->process.budget, context);
 	process_entry_set_mappings(entry, list, context);
 	return 0;
 }
@@ -279,7 +295,7 @@ void process_entry_read_mappings(struct process_entry *entry, const struct proc 
 				 struct process_context *context)
 {
 	if (entry->mappings) {
-		open_all_living(entry->mappings, proc, context);
+		open_all_living(entry->mappings, proc, &entry->process.budget, context);
 	} else if (!entry->kernel_thread) {
 		entry->mappings_read_ns = entry->refreshed_ns = clock_monotonic_ns();
 		read_maps(entry, proc, context);

@@ -84,7 +84,6 @@ struct executable_table {
 	struct debuginfod *debuginfod;
 	uint64_t debuginfod_answers; // seen so far
 	uint64_t reading_ns;         // CPU time spent in this export interval
-	uint64_t identifying_ns;     // time spent in it
 };
 
 static struct entry *entry_of(struct executable *executable)
@@ -510,18 +509,6 @@ static int read_identity(const struct opened_file *file, struct identity *ret_id
 	return 0;
 }
 
-static int identify(struct executable_table *table, const struct opened_file *file,
-		    struct identity *ret_identity, struct error *err)
-{
-	uint64_t begin_ns = clock_monotonic_ns();
-
-	if (table->identifying_ns >= EXECUTABLE_IDENTIFY_NS_MAX)
-		return error_set(err, -EAGAIN, "%s: no time left to hash it", file->path);
-	int rc = read_identity(file, ret_identity, err);
-	table->identifying_ns += clock_monotonic_ns() - begin_ns;
-	return rc;
-}
-
 static int find_or_add(struct executable_table *table, const struct opened_file *file,
 		       const struct identity *identity, struct entry **ret_entry, struct error *err)
 {
@@ -560,7 +547,7 @@ static int find_entry(struct executable_table *table, struct opened_file *file,
 	}
 	if (*ret_entry)
 		return 0;
-	int rc = identify(table, file, &identity, err);
+	int rc = read_identity(file, &identity, err);
 	if (!rc)
 		rc = find_or_add(table, file, &identity, ret_entry, err);
 	if (!rc)
@@ -835,7 +822,6 @@ static void allow_deferred(struct executable_table *table)
 
 void executable_table_poll(struct executable_table *table)
 {
-	table->identifying_ns = 0;
 	allow_deferred(table);
 	if (!table->debuginfod ||
 	    debuginfod_answers(table->debuginfod) == table->debuginfod_answers)

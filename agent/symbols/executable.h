@@ -23,8 +23,6 @@ enum {
 #define EXECUTABLE_SYMBOL_MEMORY_MAX \
 	(64ULL << 20) // of all symbol tables; the least recently used are evicted, and read again
 
-#define EXECUTABLE_IDENTIFY_NS_MAX \
-	(1ULL * 1000000000) // for hashing files per export interval; the rest is opened in the next
 /** CPU time for reading symbols per export interval; the rest is read in the next. */
 #define EXECUTABLE_SYMBOLS_NS_MAX (2ULL * 1000000000)
 
@@ -61,8 +59,7 @@ void executable_table_poll(struct executable_table *table);
  * The executable behind an open file. Reads its identity now and keeps a duplicate of @fd for reading
  * symbols later. @path is for display. @fd stays the caller's.
  * Returns 0; -ENOEXEC (not an ELF file of this machine, or broken; @err says what); -EFBIG;
- * -ENOSPC at EXECUTABLES_MAX; -EAGAIN past EXECUTABLE_IDENTIFY_NS_MAX, -ESTALE if it was written meanwhile: try again;
- * -errno.
+ * -ENOSPC at EXECUTABLES_MAX; -EAGAIN if it was written meanwhile: try again; -errno.
  */
 int executable_table_open(struct executable_table *table, int fd, const char *path,
 			  struct executable **ret_executable, struct error *err);

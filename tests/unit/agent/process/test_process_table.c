@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/process/mapping.h"
 #include "agent/process/process_table.h"
 
 #include <dlfcn.h>
@@ -424,6 +425,36 @@ static const char *jit_name_of(struct tables *tables, struct process *process, u
 	return code.jit_name ? code.jit_name : "";
 }
 
+static uint32_t count_files(struct tables *tables, struct process *process, enum mapping_file state)
+{
+	const struct mapping_list *list = process_mappings(tables->processes, process);
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < list->count; i++)
+		count += list->mappings[i].file == state;
+	return count;
+}
+
+/* Each takes a millisecond: one process's files do not use up the agent's time. */
+TEST(files_are_identified_within_their_budget)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	struct work_pool *work = process_table_work(tables.processes);
+
+	work->cpu_ns = each_millisecond;
+	work->process_ns = NS_PER_MS;
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	EXPECT_EQ(true, count_files(&tables, process, MAPPING_FILE_UNKNOWN) > 0, "left for later");
+	EXPECT_EQ(0, count_files(&tables, process, MAPPING_FILE_REFUSED), "refused");
+	EXPECT_EQ(1, work->put_off, "processes put off");
+	for (int i = 0; i < 1000 && count_files(&tables, process, MAPPING_FILE_UNKNOWN); i++)
+		process_table_expire(tables.processes, NS_PER_SECOND);
+	EXPECT_EQ(0, count_files(&tables, process, MAPPING_FILE_UNKNOWN), "in the end");
+	EXPECT_EQ(true, count_files(&tables, process, MAPPING_FILE_OPENED) > 3, "all");
+	tables_free(&tables);
+}
+
 /* Each read of its files takes a millisecond, and no more are allowed. */
 TEST(puts_off_what_a_process_may_not_cost)
 {
@@ -438,7 +469,8 @@ TEST(puts_off_what_a_process_may_not_cost)
 	struct work_pool *work = process_table_work(tables.processes);
 	work->cpu_ns = each_millisecond;
 	work->process_ns = NS_PER_MS;
-	process_table_expire(tables.processes, NS_PER_SECOND);
+	for (int i = 0; i < 1000; i++) // what its files have cost is paid off
+		process_table_expire(tables.processes, NS_PER_SECOND);
 	EXPECT_STR("f", jit_name_of(&tables, process, code), "within the budget");
 	list_function(code + 16, "g");
 	EXPECT_STR("", jit_name_of(&tables, process, code + 16), "spent");
@@ -472,4 +504,5 @@ RUN_TESTS(cmocka_unit_test(a_new_generation_is_a_new_list),
 	  cmocka_unit_test(bounds_processes_from_events),
 	  cmocka_unit_test(finds_a_library_loaded_later),
 	  cmocka_unit_test(bounds_reads_for_unmapped_addresses),
+	  cmocka_unit_test(files_are_identified_within_their_budget),
 	  cmocka_unit_test(puts_off_what_a_process_may_not_cost))

@@ -209,32 +209,6 @@ TEST(finds_only_files_of_the_system_by_build_id)
 	executable_table_free(table);
 }
 
-TEST(hashing_time_is_bounded)
-{
-	struct executable_table *table = executable_table_new();
-	struct executable *executable;
-	struct elf_image image;
-	int rc = 0, fd = -1;
-
-	image_init(&image);
-	image.sections[SECTION_STRTAB].sh_offset = 0;
-	image.sections[SECTION_STRTAB].sh_size = 256 << 20;
-	for (int i = 0; i < 1000 && !rc; i++) {
-		image.note_id[0] = (uint8_t)i;
-		image.note_id[1] = (uint8_t)(i >> 8);
-		fd = image_open(&image);
-		assert_int_equal(0, ftruncate(fd, 256 << 20));
-		rc = executable_table_open(table, fd, "x", &executable, NULL);
-		if (!rc)
-			close(fd);
-	}
-	assert_int_equal(-EAGAIN, rc);
-	executable_table_poll(table);
-	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
-	close(fd);
-	executable_table_free(table);
-}
-
 TEST(finds_a_known_file_by_stat)
 {
 	struct executable_table *table = executable_table_new();
@@ -433,7 +407,7 @@ RUN_TESTS(cmocka_unit_test(demangles_names_and_cuts_versions),
 	  cmocka_unit_test(a_written_file_names_nothing_more),
 	  cmocka_unit_test(a_debug_file_of_a_container_is_its_own),
 	  cmocka_unit_test(finds_only_files_of_the_system_by_build_id),
-	  cmocka_unit_test(hashing_time_is_bounded), cmocka_unit_test(finds_a_known_file_by_stat),
+	  cmocka_unit_test(finds_a_known_file_by_stat),
 	  cmocka_unit_test(trimming_closes_files_without_holders),
 	  cmocka_unit_test(bounds_open_files_and_reopens_them),
 	  cmocka_unit_test(evicts_executables_without_holders),
