@@ -70,6 +70,16 @@ void symbolizer_free(struct symbolizer *symbolizer)
 	free(symbolizer);
 }
 
+void symbolizer_forget(struct symbolizer *symbolizer)
+{
+	pthread_mutex_lock(&symbolizer->lock);
+	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)
+		close_file(&symbolizer->open[i]);
+	source_line_cache_deinit(&symbolizer->cache);
+	symbolizer->cache = (struct source_line_cache){ 0 };
+	pthread_mutex_unlock(&symbolizer->lock);
+}
+
 /* ---- files --------------------------------------------------------------------------------- */
 
 /* An uploaded file wins: somebody chose it. */

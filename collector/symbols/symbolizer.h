@@ -25,6 +25,8 @@ enum { SYMBOLIZER_FILES_OPEN = 4 }; // their symbols and DWARF stay in memory
 struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod,
 				  struct confined_launcher *launcher);
 void symbolizer_free(struct symbolizer *symbolizer);
+/** Forget all answers: a file that gave some was deleted. */
+void symbolizer_forget(struct symbolizer *symbolizer);
 
 /** The strings are valid during the call only. */
 typedef int (*symbolizer_lines_fn)(void *context, const struct source_lines *lines);

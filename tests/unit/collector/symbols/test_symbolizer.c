@@ -225,6 +225,23 @@ TEST(a_query_without_time_left_returns_at_once)
 	fixture_close(&fixture);
 }
 
+TEST(forgets_what_a_deleted_file_said)
+{
+	struct fixture fixture;
+	struct answer answer;
+
+	fixture_open(&fixture, "-no-pie");
+	assert_int_equal(0, upload(&fixture, "p", fixture.build_id, NULL));
+	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	assert_int_equal(0, debug_files_remove(&fixture.files, fixture.build_id));
+	symbolizer_forget(fixture.symbolizer);
+	assert_int_equal(-ENOENT, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	assert_int_equal(-ENOENT, debug_files_remove(&fixture.files, fixture.build_id));
+	assert_int_equal(0, upload(&fixture, "p", fixture.build_id, NULL));
+	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	fixture_close(&fixture);
+}
+
 /* DWARF of namespaces within each other, each with its child for a sibling, too: 2 to the 60th ways through them. */
 static const char endless[] = ".section .debug_abbrev,\"\",@progbits\n"
 			      "abbrev: .byte 1, 0x11, 1, 0x11, 0x01, 0x12, 0x07, 0, 0\n"
@@ -437,6 +454,7 @@ TEST(survives_damaged_files)
 SERVE_CONFINED(serve_confined, &dwarf_task)
 
 RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(names_functions_from_each_kind_of_file),
+		cmocka_unit_test(forgets_what_a_deleted_file_said),
 		cmocka_unit_test(a_query_without_time_left_returns_at_once),
 		cmocka_unit_test(an_endless_file_delays_no_query),
 		cmocka_unit_test(uses_a_better_file_once_uploaded),
