@@ -3,14 +3,16 @@
 `cairn dump`."""
 import contextlib
 import os
+import pathlib
 import subprocess
 import time
 
 import pytest
 
-from fleet import ROOT, program, unique, workload
+from fleet import ROOT, program, unique, wait_until, workload
 
 EXACT = 0.05   # of the CPU time
+JIT_SYMBOLS_MAX = 1 << 18  # agent/symbols/jit_symbols.h
 CPU_MAX = 0.5  # of a core, for the agent beside a few busy processes; a walk without end takes a whole one
 STOP_SECONDS = 8  # the last export and its flush
 
@@ -52,20 +54,42 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def expect_unharmed(collector, agent):
+    """A neighbour's CPU time arrives, and the agent uses little itself and stops at once."""
+    service = unique("neighbour")
+    before, began = cpu_seconds(agent.process.pid), time.monotonic()
+    burning = workload("burn_c", "--seconds", "6", env={"OTEL_SERVICE_NAME": service})
+    cpu_ns = burning.truth()["process_cpu_ns"]
+    share = (cpu_seconds(agent.process.pid) - before) / (time.monotonic() - began)
+    print(f"the agent used {share:.3f} of a core")
+    assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=EXACT)
+    assert share < CPU_MAX, f"the agent used {share:.2f} of a core; its log:\n{agent.log()}"
+    process, agent.process = agent.process, None
+    process.terminate()
+    assert process.wait(STOP_SECONDS) == 0, agent.log()
+
+
 def test_ring_of_thread_states_freezes_nobody(collector, start_agent):
     with hostile_process():
         agent = start_agent(collector, "--frequency", "499")
         collector.wait_for_agent()
-        service = unique("neighbour")
-        before, began = cpu_seconds(agent.process.pid), time.monotonic()
-        burning = workload("burn_c", "--seconds", "6", env={"OTEL_SERVICE_NAME": service})
-        cpu_ns = burning.truth()["process_cpu_ns"]
-        share = (cpu_seconds(agent.process.pid) - before) / (time.monotonic() - began)
-        assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=EXACT)
-        assert share < CPU_MAX, f"the agent used {share:.2f} of a core; its log:\n{agent.log()}"
-        process, agent.process = agent.process, None
-        process.terminate()
-        assert process.wait(STOP_SECONDS) == 0, agent.log()
+        expect_unharmed(collector, agent)
+
+
+def test_costly_perf_map_freezes_nobody(collector, start_agent):
+    """Full but for one function, then one function over and over: each line once cost a merge of all."""
+    burning = workload("burn_jit", "--seconds", "60")
+    path = pathlib.Path(f"/tmp/perf-{burning.process.pid}.map")
+    try:
+        wait_until("its own list", 10, path.exists)
+        distinct = "".join(f"{32 * i:x} 1 f\n" for i in range(1, JIT_SYMBOLS_MAX))
+        path.write_text(distinct + "20 1 g\n" * 1_000_000)
+        agent = start_agent(collector, "--frequency", "499")
+        collector.wait_for_agent()
+        expect_unharmed(collector, agent)
+    finally:
+        burning.process.kill()
+        path.unlink()
 
 
 def test_dump_of_ring_of_thread_states_ends():
