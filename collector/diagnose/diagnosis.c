@@ -145,8 +145,9 @@ static struct selector with_label(const struct selector *selector, const char *n
 				  const char *value,
 				  struct matcher matchers[SELECTOR_MATCHERS_MAX + 1])
 {
-	struct selector narrowed = { .matchers = matchers, .count = selector->count };
+	struct selector narrowed = *selector;
 
+	narrowed.matchers = matchers;
 	if (selector->count)
 		memcpy(matchers, selector->matchers, selector->count * sizeof(matchers[0]));
 	if (value)
@@ -545,7 +546,9 @@ static int read_services(const struct query *query, struct diagnosis *diagnosis,
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree nodes = { 0 }, services = { 0 };
 	struct matcher of_node = { .name = (char *)LABEL_NODE, .op = MATCH_EQUAL };
-	const struct selector selector = { .matchers = &of_node, .count = 1 };
+	const struct selector selector = { .matchers = &of_node,
+					   .count = 1,
+					   .deadline = query->selector->deadline };
 	struct query waits = *query, all = *query;
 
 	waits.type = PROFILE_TYPE_SCHED_DELAY;

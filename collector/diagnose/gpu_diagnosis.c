@@ -110,9 +110,10 @@ static int read_sum(const struct query *query, const struct gpu_diagnosis *diagn
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 2];
-	struct selector selector = { .matchers = matchers, .count = query->selector->count };
+	struct selector selector = *query->selector;
 	struct query sums = *query;
 
+	selector.matchers = matchers;
 	*ret_sum = -1;
 	sums.type = gpu_type_find(&diagnosis->types, type);
 	if (!sums.type)
@@ -245,10 +246,11 @@ static int read_largest(const struct query *query, const char *label, char value
 static int read_skew(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
 {
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 2];
-	struct selector selector = { .matchers = matchers, .count = query->selector->count };
+	struct selector selector = *query->selector;
 	struct query skew = *query;
 	int64_t ns = 0;
 
+	selector.matchers = matchers;
 	skew.type = gpu_type_find(&diagnosis->types, PROFILE_TYPE_NCCL_SKEW);
 	if (!skew.type)
 		return 0;

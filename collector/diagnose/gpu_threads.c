@@ -88,9 +88,10 @@ static int read_tree(const struct query *query, const char *type, const char *la
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
-	struct selector selector = { .matchers = matchers, .count = query->selector->count };
+	struct selector selector = *query->selector;
 	struct query by_thread = *query;
 
+	selector.matchers = matchers;
 	if (selector.count)
 		memcpy(matchers, query->selector->matchers, selector.count * sizeof(matchers[0]));
 	if (label) // the copy is shallow, and never deinitialized

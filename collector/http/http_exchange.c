@@ -75,6 +75,9 @@ void http_respond_failure(struct http_response *response, const struct error *er
 	case -EDQUOT:
 		http_respond_busy(response);
 		break;
+	case -ECANCELED: // nobody reads it, but the metrics count it
+		http_respond_error(response, HTTP_CLIENT_GONE, "client_gone", field, err->text);
+		break;
 	case -ENOMEM:
 		http_respond_error(response, 503, "out_of_memory", "", err->text);
 		response->retry_after_s = 5;

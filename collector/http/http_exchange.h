@@ -14,12 +14,15 @@ enum {
 	HTTP_PARAMETERS_MAX = 32,
 	HTTP_BODY_BYTES_MAX = 64 << 20, // of a response, before compression
 	HTTP_COMPRESS_BYTES_MIN = 1024, // below this, gzip saves no packet
+	HTTP_CLIENT_GONE = 499,         // a status, nginx's
 };
 
 struct http_parameter {
 	const char *name;
 	const char *value; // "" when absent
 };
+
+struct deadline;
 
 // HEAD is a GET whose body is not sent. POST and DELETE have no body.
 enum http_method { HTTP_GET, HTTP_PUT, HTTP_POST, HTTP_DELETE };
@@ -38,7 +41,7 @@ struct http_request {
 	int body_fd;                       // of a PUT: the file with its whole body
 	uint64_t body_bytes;               // Content-Length
 	void *upload;                      // the upload handler's
-	uint64_t deadline_ns;              // clock_monotonic_ns() at which the request times out
+	struct deadline *deadline;         // when it times out, or its client has gone; NULL: never
 };
 
 struct http_response {

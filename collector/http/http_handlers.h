@@ -64,7 +64,6 @@ struct api_request {
 	enum api_format format;
 	uint64_t step_ns;
 	uint64_t slot_ns;
-	uint64_t deadline_ns;
 	char label[LABEL_NAME_BYTES_MAX + 1]; // {name} of the path: a label's name, or a build id
 	const struct http_request *http;      // what it was parsed of
 };

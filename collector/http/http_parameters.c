@@ -256,7 +256,6 @@ int api_request_parse(const struct http_request *request, unsigned int known,
 {
 	struct api_request parsed = {
 		.now_ns = clock_realtime_ns(),
-		.deadline_ns = request->deadline_ns,
 		.http = request,
 	};
 	struct parsing parsing = {
@@ -274,6 +273,7 @@ int api_request_parse(const struct http_request *request, unsigned int known,
 		*ret_field = parsing.field;
 		return rc;
 	}
+	selector_set_deadline(&parsed.selector, request->deadline);
 	*ret_parsed = parsed;
 	return 0;
 }
@@ -314,6 +314,5 @@ struct query api_query(struct http_api *api, const struct api_request *request)
 		.range = request->range,
 		.group_by = request->group_by,
 		.symbolizer = symbols ? symbols->symbolizer : NULL,
-		.deadline_ns = request->deadline_ns,
 	};
 }

@@ -5,6 +5,7 @@
 #include "collector/http/http_server.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include "base/log.h"
 #include "collector/http/http_listen.h"
 #include "collector/http/http_watch.h"
+#include "collector/store/deadline.h"
 
 enum {
 	IO_THREADS = 2, // bytes only: gigabits per thread
@@ -47,6 +49,8 @@ struct exchange {
 	struct http_watched *watched;
 	struct http_request request;
 	struct http_response response;
+	struct deadline deadline; // of the request
+	int socket;               // libmicrohttpd's
 	enum exchange_state state;
 	bool is_sent;        // passed to libmicrohttpd
 	uint64_t body_bytes; // received
@@ -206,6 +210,18 @@ static void refuse(struct exchange *exchange, const char *message)
 	exchange->state = EXCHANGE_ANSWERED;
 }
 
+/** A client that went away while its request was queued needs no answer. */
+static bool skip_abandoned(struct exchange *exchange)
+{
+	struct error err = { 0 };
+
+	if (deadline_check(&exchange->deadline, &err) != -ECANCELED)
+		return false;
+	http_respond_failure(&exchange->response, &err, "");
+	exchange->state = EXCHANGE_ANSWERED;
+	return true;
+}
+
 // ---- the queue ------------------------------------------------------------------------------
 
 static bool queue_push(struct http_server *server, struct exchange *exchange)
@@ -251,7 +267,7 @@ static void *work(void *context)
 	while ((exchange = queue_pop(server, &closing))) {
 		if (closing)
 			refuse(exchange, "the collector is shutting down");
-		else
+		else if (!skip_abandoned(exchange))
 			run_handler(exchange);
 		MHD_resume_connection(exchange->connection);
 	}
@@ -339,7 +355,7 @@ static void read_request(struct exchange *exchange, const char *path)
 	struct http_request *request = &exchange->request;
 
 	request->path = path;
-	request->deadline_ns = exchange->start_ns + HTTP_ANSWER_MS_MAX * NS_PER_MS;
+	request->deadline = &exchange->deadline;
 	request->if_none_match =
 		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "If-None-Match");
 	request->accepts_gzip = http_accepts_gzip(
@@ -460,6 +476,23 @@ static struct http_watched *watched_of(struct MHD_Connection *connection)
 	return info ? info->socket_context : NULL;
 }
 
+/** Has the client closed its side? Bytes that it sent before stay in the socket. */
+static bool client_is_gone(void *context)
+{
+	const struct exchange *exchange = context;
+	struct pollfd poll_fd = { .fd = exchange->socket, .events = POLLRDHUP };
+
+	return poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+static int socket_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
+
 static struct exchange *exchange_new(struct http_server *server, struct MHD_Connection *connection)
 {
 	struct exchange *exchange = calloc(1, sizeof(*exchange));
@@ -470,6 +503,13 @@ static struct exchange *exchange_new(struct http_server *server, struct MHD_Conn
 	exchange->connection = connection;
 	exchange->start_ns = clock_monotonic_ns();
 	exchange->watched = watched_of(connection);
+	exchange->socket = socket_of(connection);
+	exchange->deadline = (struct deadline){
+		.at_ns = exchange->start_ns + HTTP_ANSWER_MS_MAX * NS_PER_MS,
+		.is_gone = client_is_gone,
+		.context = exchange,
+		.poll_ns = DEADLINE_POLL_NS,
+	};
 	atomic_fetch_add(&server->exchange_count, 1);
 	return exchange;
 }

@@ -74,6 +74,8 @@
 	  "read, in time.")                                                                       \
 	X(METRIC_ANSWERS_FULL, "cairn_http_answers_full_total",                                   \
 	  "Queries answered with 503: the memory for answers was taken. Raise --memory.")         \
+	X(METRIC_QUERIES_ABANDONED, "cairn_queries_abandoned_total",                              \
+	  "Queries that ended early because their client closed its connection.")                 \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \
 	  "Runs of the store's maintenance that failed. See the collector's log.")
 

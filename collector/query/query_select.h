@@ -11,15 +11,14 @@ struct symbolizer;
 
 struct query {
 	struct store *store;
-	const struct selector *selector;
+	const struct selector *selector; // the query ends at its deadline: -ETIMEDOUT, -ECANCELED
 	const char *type;
 	struct time_range range;
 	const char *group_by; // label name, or NULL; for query_series() several, "knob,step"
-	uint64_t deadline_ns; // clock_monotonic_ns() at which a merge returns -ETIMEDOUT; 0: never
 	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
 };
 
-/** store_select() with the query's arguments, and selector_check_cost(). */
+/** store_select() with the query's arguments. */
 int query_select(const struct query *query, struct store_selection **ret_selection,
 		 struct error *err);
 void store_selection_freep(struct store_selection **selection);

@@ -10,7 +10,6 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/hash_table.h"
 
 enum {
@@ -29,7 +28,7 @@ struct summing {
 	const struct query_groups *groups;
 	const struct sums_reader *reader;
 	struct error *err;
-	uint64_t deadline_ns;
+	struct deadline *deadline;
 	uint64_t row_count;
 
 	const struct store_forest *forest; // NULL before the first partition
@@ -257,14 +256,6 @@ static bool forest_is_sound(const struct store_forest *forest)
 	return true;
 }
 
-static int check_deadline(const struct summing *summing)
-{
-	if (!summing->deadline_ns || clock_monotonic_ns() < summing->deadline_ns)
-		return 0;
-	return error_set(summing->err, -ETIMEDOUT,
-			 "the query takes too long; choose a shorter range or fewer series");
-}
-
 static int on_partition(void *context, const struct store_forest *forest)
 {
 	struct summing *summing = context;
@@ -307,7 +298,7 @@ static int on_rows(void *context, const struct store_rows *rows)
 	struct summing *summing = context;
 	uint32_t node_count = summing->forest ? summing->forest->node_count : 0;
 
-	int rc = check_deadline(summing);
+	int rc = deadline_check(summing->deadline, summing->err);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < rows->count; i++) {
@@ -336,7 +327,7 @@ int query_sum(const struct query *query, const struct store_selection *selection
 		.groups = groups,
 		.reader = reader,
 		.err = err,
-		.deadline_ns = query->deadline_ns,
+		.deadline = query->selector->deadline,
 	};
 	const struct store_scanner scanner = {
 		.context = &summing,

@@ -21,17 +21,24 @@ enum {
 	REGEX_DEPTH_MAX = 5000,
 	REGEX_HEAP_KIB_MAX = 4096,
 	REGEX_NESTING_MAX = 50,
-	// For all matches of one pattern together: a pattern just below the limit of steps would
-	// otherwise cost that much once per series.
+	// For all matches of one selector together: patterns just below the limit of steps would
+	// otherwise cost that much once per value and matcher.
 	REGEX_NS_MAX = 2000000000,
 };
 
-/** A compiled pattern and the time it has taken so far. Matching is thread-safe. */
+/** What a selector's patterns have taken so far. */
+struct regex_budget {
+	_Atomic uint64_t spent_ns;
+	_Atomic(const struct regex *) exhausted_by; // the pattern that exceeded a limit
+	atomic_int rc;                              // not 0: nothing matches any more
+	struct deadline *deadline;
+};
+
+/** A compiled pattern. Matching is thread-safe. */
 struct regex {
 	pcre2_code *code;
 	pcre2_match_context *limits;
-	_Atomic uint64_t spent_ns;
-	atomic_bool exhausted;
+	struct regex_budget *budget; // the selector's
 };
 
 /** The parser's position; columns count from 1. */
@@ -75,8 +82,8 @@ static pcre2_match_context *regex_limits_new(void)
 }
 
 /** @column: the pattern's start in the selector, for @err. */
-static int regex_compile(const char *pattern, size_t column, struct regex **ret_regex,
-			 struct error *err)
+static int regex_compile(const char *pattern, size_t column, struct regex_budget *budget,
+			 struct regex **ret_regex, struct error *err)
 {
 	// labels_set() makes values UTF-8; MATCH_INVALID_UTF keeps PCRE2 safe should one not be.
 	const uint32_t options = PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOTALL |
@@ -88,6 +95,7 @@ static int regex_compile(const char *pattern, size_t column, struct regex **ret_
 
 	if (!regex || !context)
 		return error_set(err, -ENOMEM, "out of memory");
+	regex->budget = budget;
 	pcre2_set_parens_nest_limit(context, REGEX_NESTING_MAX);
 	pcre2_set_max_pattern_length(context, SELECTOR_BYTES_MAX);
 
@@ -111,27 +119,48 @@ static int regex_compile(const char *pattern, size_t column, struct regex **ret_
 	return 0;
 }
 
-static bool regex_matches(struct regex *regex, const char *value)
+static void exhaust(struct regex *regex)
 {
-	if (atomic_load_explicit(&regex->exhausted, memory_order_relaxed))
-		return false;
+	const struct regex *none = NULL;
 
-	pcre2_match_data *match = pcre2_match_data_create(1, NULL);
-	if (!match) {
-		atomic_store(&regex->exhausted, true);
-		return false;
-	}
+	atomic_compare_exchange_strong(&regex->budget->exhausted_by, &none, regex);
+	atomic_store(&regex->budget->rc, -EINVAL);
+}
 
+/** Match within the limits of one match, and pay for it. */
+static bool match(struct regex *regex, const char *value, pcre2_match_data *data)
+{
+	struct regex_budget *budget = regex->budget;
 	uint64_t start_ns = clock_monotonic_ns();
-	int rc = pcre2_match(regex->code, (PCRE2_SPTR)value, strlen(value), 0, 0, match,
+	int rc = pcre2_match(regex->code, (PCRE2_SPTR)value, strlen(value), 0, 0, data,
 			     regex->limits);
 	uint64_t took_ns = clock_monotonic_ns() - start_ns;
-	uint64_t spent_ns = atomic_fetch_add(&regex->spent_ns, took_ns) + took_ns;
+	uint64_t spent_ns = atomic_fetch_add(&budget->spent_ns, took_ns) + took_ns;
 
-	pcre2_match_data_free(match);
 	if ((rc < 0 && rc != PCRE2_ERROR_NOMATCH) || spent_ns > REGEX_NS_MAX)
-		atomic_store(&regex->exhausted, true);
+		exhaust(regex);
 	return rc >= 0;
+}
+
+static bool regex_matches(struct regex *regex, const char *value)
+{
+	struct regex_budget *budget = regex->budget;
+
+	if (atomic_load_explicit(&budget->rc, memory_order_relaxed))
+		return false;
+	int rc = deadline_check(budget->deadline, NULL);
+	if (rc) {
+		atomic_store(&budget->rc, rc);
+		return false;
+	}
+	pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+	if (!data) {
+		exhaust(regex);
+		return false;
+	}
+	bool matches = match(regex, value, data);
+	pcre2_match_data_free(data);
+	return matches;
 }
 
 static int scanner_fail(const struct scanner *scanner, const char *expected)
@@ -274,7 +303,8 @@ static void matcher_deinit(struct matcher *matcher)
 	*matcher = (struct matcher){ 0 };
 }
 
-static int scan_matcher(struct scanner *scanner, struct matcher *matcher)
+static int scan_matcher(struct scanner *scanner, struct regex_budget *budget,
+			struct matcher *matcher)
 {
 	int rc = scan_name(scanner, &matcher->name);
 	if (rc)
@@ -294,7 +324,7 @@ static int scan_matcher(struct scanner *scanner, struct matcher *matcher)
 		return 0;
 
 	struct regex *regex = NULL;
-	rc = regex_compile(matcher->value, column, &regex, scanner->err);
+	rc = regex_compile(matcher->value, column, budget, &regex, scanner->err);
 	if (rc)
 		return rc;
 
@@ -315,7 +345,8 @@ static int scan_matchers(struct scanner *scanner, struct selector *selector)
 					 (size_t)(scanner->at - scanner->text) + 1,
 					 SELECTOR_MATCHERS_MAX);
 
-		int rc = scan_matcher(scanner, &selector->matchers[selector->count++]);
+		int rc = scan_matcher(scanner, selector->budget,
+				      &selector->matchers[selector->count++]);
 		if (rc)
 			return rc;
 
@@ -393,7 +424,8 @@ int selector_parse(const char *text, const char *tenant, struct selector *ret_se
 				 SELECTOR_BYTES_MAX + 1, SELECTOR_BYTES_MAX);
 
 	selector.matchers = calloc(SELECTOR_MATCHERS_MAX, sizeof(*selector.matchers));
-	if (!selector.matchers)
+	selector.budget = calloc(1, sizeof(*selector.budget));
+	if (!selector.matchers || !selector.budget)
 		return error_set(err, -ENOMEM, "out of memory");
 
 	int rc = tenant ? add_tenant(&selector, tenant, err) : 0;
@@ -412,7 +444,14 @@ void selector_deinit(struct selector *selector)
 	for (uint32_t i = 0; i < selector->count; i++)
 		matcher_deinit(&selector->matchers[i]);
 	free(selector->matchers);
+	free(selector->budget);
 	*selector = (struct selector){ 0 };
+}
+
+void selector_set_deadline(struct selector *selector, struct deadline *deadline)
+{
+	selector->deadline = deadline;
+	selector->budget->deadline = deadline;
 }
 
 bool matcher_matches(const struct matcher *matcher, const char *value)
@@ -446,15 +485,16 @@ bool selector_matches(const struct selector *selector, const struct labels *labe
 
 int selector_check_cost(const struct selector *selector, struct error *err)
 {
-	for (uint32_t i = 0; i < selector->count; i++) {
-		const struct regex *regex = selector->matchers[i].regex;
+	const struct regex *exhausted =
+		selector->budget ? atomic_load(&selector->budget->exhausted_by) : NULL;
 
-		if (regex && atomic_load(&regex->exhausted))
+	for (uint32_t i = 0; i < selector->count; i++) {
+		if (exhausted && selector->matchers[i].regex == exhausted)
 			return error_set(
 				err, -EINVAL,
 				"the regular expression for %s takes too long; use a simpler "
 				"one, without nested repetition",
 				selector->matchers[i].name);
 	}
-	return 0;
+	return deadline_check(selector->deadline, err);
 }

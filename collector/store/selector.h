@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/labels.h"
+#include "collector/store/deadline.h"
 
 enum { SELECTOR_MATCHERS_MAX = 32 /* the tenant's among them */, SELECTOR_BYTES_MAX = 8192 };
 
@@ -21,9 +22,13 @@ struct matcher {
 	bool is_tenant; // not of the user: it holds the selector to its tenant
 };
 
+struct regex_budget;
+
 struct selector {
 	struct matcher *matchers; // all must hold; none: everything
 	uint32_t count;
+	struct regex_budget *budget; // of all patterns together; private
+	struct deadline *deadline;   // of what it is used for; NULL: never
 };
 
 /** For selector_parse(): the reader may see every tenant's series. */
@@ -40,14 +45,19 @@ int selector_parse(const char *text, const char *tenant, struct selector *ret_se
 const char *selector_tenant(const struct selector *selector);
 void selector_deinit(struct selector *selector);
 
+/** End matching, and all that reads a selection, at @deadline, which must outlive the selector. */
+void selector_set_deadline(struct selector *selector, struct deadline *deadline);
+
 /**
- * Does @value satisfy the matcher? As in PromQL, an absent label (NULL) equals "". Thread-safe.
+ * Does @value satisfy the matcher? As in PromQL, an absent label (NULL) equals "". Thread-safe. A regular
+ * expression may take a millisecond, and all matches of a selector REGEX_NS_MAX: hold no lock.
  */
 bool matcher_matches(const struct matcher *matcher, const char *value);
 bool selector_matches(const struct selector *selector, const struct labels *labels);
 
 /**
- * Check after matching whether a regular expression exceeded its limits. It stops matching then, so
- * the selection is incomplete. Returns 0; -EINVAL with the label in @err.
+ * Check after matching whether a regular expression exceeded its limits, or the deadline has passed.
+ * Nothing matches then, so the selection is incomplete. Returns 0; -EINVAL with the label in @err;
+ * -ETIMEDOUT, -ECANCELED.
  */
 int selector_check_cost(const struct selector *selector, struct error *err);

@@ -124,7 +124,8 @@ struct store_scanner {
 struct store_selection {
 	struct store_series *series;
 	uint32_t series_count;
-	void *private_; // the implementation's
+	struct deadline *deadline; // the selector's
+	void *private_;            // the implementation's
 };
 
 struct store_stats {
@@ -189,7 +190,11 @@ int store_append(struct store *store, const struct store_batch_id *batch,
 		 const struct profile *profile, struct store_append_result *ret_result,
 		 struct error *err);
 
-/** Select the series that match @selector, have @type (NULL: any) and rows in @range. */
+/**
+ * Select the series that match @selector, have @type (NULL: any) and rows in @range. Returns 0; what
+ * selector_check_cost() returns; -EIO, -EBADMSG, -ENOMEM. This and all that reads a selection ends at the
+ * selector's deadline, and delays no append.
+ */
 int store_select(struct store *store, const struct selector *selector, const char *type,
 		 struct time_range range, struct store_selection **ret_selection,
 		 struct error *err);

@@ -303,6 +303,7 @@ int forest_copy_names(struct forest *forest, const struct profile *profile)
 			    location_detail(forest->locations, &forest->locations->locations[at]))
 			continue;
 		int rc = copy_location(forest, profile, location, &at);
+		forest->renames += rc == 0;
 		if (rc == 0)
 			rc = add_renamed(forest, at);
 		if (rc < 0)

@@ -39,6 +39,7 @@ struct forest {
 	struct hash_table node_index, stack_index;
 	uint32_t *renamed; // locations whose names came after they were saved
 	uint32_t renamed_count, renamed_capacity;
+	uint32_t renames;        // so many times a location that was there got names
 	uint32_t stacks_dropped; // at FOREST_NODES_MAX or FOREST_STACKS_MAX
 };
 

@@ -10,7 +10,11 @@
 #include "base/clock.h"
 #include "collector/store/rocksdb/key.h"
 
-enum { PARTITION_FORMAT = 1 };
+enum {
+	PARTITION_FORMAT = 1,
+	// A query's load is lost if an append loads first. After so many the query loads like an append.
+	READ_ATTEMPTS_MAX = 3,
+};
 
 struct partition *partition_new(uint64_t start_ns, uint64_t length_ns)
 {
@@ -23,6 +27,7 @@ struct partition *partition_new(uint64_t start_ns, uint64_t length_ns)
 	atomic_init(&partition->refs, 1);
 	atomic_init(&partition->pins, 0);
 	pthread_mutex_init(&partition->lock, NULL);
+	pthread_mutex_init(&partition->read_lock, NULL);
 	return partition;
 }
 
@@ -38,9 +43,10 @@ void partition_unref(struct partition *partition)
 		return;
 	forest_free(partition->forest);
 	forest_view_unref(partition->view);
-	postings_free(partition->postings);
+	postings_unref(partition->postings);
 	head_deinit(&partition->head);
 	pthread_mutex_destroy(&partition->lock);
+	pthread_mutex_destroy(&partition->read_lock);
 	free(partition);
 }
 
@@ -74,19 +80,27 @@ void partition_note_damage(struct partition *partition, const char *text)
 	if (!partition->damage[0])
 		snprintf(partition->damage, sizeof(partition->damage), "%.*s",
 			 PARTITION_DAMAGE_BYTES - 1, text);
+	atomic_store(&partition->figures.damaged, true);
 }
 
 // ---- loading ------------------------------------------------------------------------------------
 
-typedef int (*record_fn)(struct partition *partition, enum record_kind kind, struct bytes record,
+/** Dictionaries being read: the partition's, or a query's that it does not have yet. */
+struct loading {
+	const struct partition *partition;
+	struct forest *forest;
+	struct postings *postings;
+};
+
+typedef int (*record_fn)(struct loading *loading, enum record_kind kind, struct bytes record,
 			 struct error *err);
 
 /** Call @read for each record of the kinds [from, to]. */
-static int read_records(struct partition *partition, struct db *db, enum record_kind from,
+static int read_records(struct loading *loading, struct db *db, enum record_kind from,
 			enum record_kind to, record_fn read, struct error *err)
 {
-	struct key first = key_of_record(partition->start_ns, from, 0);
-	struct key last = key_of_record(partition->start_ns, to, UINT64_MAX);
+	struct key first = key_of_record(loading->partition->start_ns, from, 0);
+	struct key last = key_of_record(loading->partition->start_ns, to, UINT64_MAX);
 	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
 		db_iterator_open(db, DB_DICTIONARY, key_bytes(&first), key_bytes(&last), true);
 
@@ -98,7 +112,7 @@ static int read_records(struct partition *partition, struct db *db, enum record_
 		if (key.size != KEY_RECORD_BYTES)
 			return error_set(err, -EBADMSG,
 					 "store: a key of the dictionary is damaged");
-		int rc = read(partition, ((const uint8_t *)key.at)[8], db_iterator_value(iterator),
+		int rc = read(loading, ((const uint8_t *)key.at)[8], db_iterator_value(iterator),
 			      err);
 		if (rc < 0)
 			return rc;
@@ -112,6 +126,7 @@ static int refuse_unreadable(const struct partition *partition, struct error *er
 	return error_set(err, -EBADMSG, "%s", partition->damage);
 }
 
+/** The lock is held. */
 static int note_unreadable(struct partition *partition, int rc, const struct error *cause,
 			   struct error *err)
 {
@@ -122,10 +137,25 @@ static int note_unreadable(struct partition *partition, int rc, const struct err
 	return error_set(err, rc, "%s", cause->text);
 }
 
-static int read_forest_record(struct partition *partition, enum record_kind kind,
-			      struct bytes record, struct error *err)
+static int read_forest_record(struct loading *loading, enum record_kind kind, struct bytes record,
+			      struct error *err)
 {
-	return forest_decode(partition->forest, kind, record, err);
+	return forest_decode(loading->forest, kind, record, err);
+}
+
+static int load_forest(const struct partition *partition, struct db *db, struct forest **ret_forest,
+		       struct error *err)
+{
+	struct loading loading = { .partition = partition, .forest = forest_new() };
+
+	if (!loading.forest)
+		return error_set(err, -ENOMEM, "store: out of memory for a forest");
+	int rc = read_records(&loading, db, RECORD_STRINGS, RECORD_STACKS, read_forest_record, err);
+	if (rc < 0)
+		forest_free(loading.forest);
+	else
+		*ret_forest = loading.forest;
+	return rc;
 }
 
 int partition_load_forest(struct partition *partition, struct db *db, struct error *err)
@@ -135,22 +165,19 @@ int partition_load_forest(struct partition *partition, struct db *db, struct err
 		return 0;
 	if (partition->unreadable)
 		return refuse_unreadable(partition, err);
-	partition->forest = forest_new();
-	if (!partition->forest)
-		return error_set(err, -ENOMEM, "store: out of memory for a forest");
 	struct error cause = { 0 };
-	int rc = read_records(partition, db, RECORD_STRINGS, RECORD_STACKS, read_forest_record,
-			      &cause);
-	if (rc < 0) {
-		forest_free(take(partition->forest));
+	int rc = load_forest(partition, db, &partition->forest, &cause);
+	if (rc < 0)
 		return note_unreadable(partition, rc, &cause, err);
-	}
 	partition->forest_saved = forest_mark_of(partition->forest);
+	partition->generation++;
+	partition_publish(partition);
 	return 0;
 }
 
-static int read_presence(struct partition *partition, struct bytes record)
+static int read_presence(struct loading *loading, struct bytes record)
 {
+	const struct partition *partition = loading->partition;
 	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
 	uint64_t minute = reader_varint(&reader), count = reader_varint(&reader), series = 0;
 	uint64_t from_ns = partition->start_ns + minute * MINUTE_NS;
@@ -160,91 +187,296 @@ static int read_presence(struct partition *partition, struct bytes record)
 
 	for (uint64_t i = 0; i < count && !reader.failed; i++) {
 		series += reader_varint(&reader);
-		if (series >= partition->postings->series_count)
+		if (series >= loading->postings->series_count)
 			return -EBADMSG;
-		partition->postings->series[series].presence |= bits;
+		loading->postings->series[series].presence |= bits;
 	}
 	return reader.failed || !bits ? -EBADMSG : 0;
 }
 
-static int read_series_record(struct partition *partition, enum record_kind kind,
-			      struct bytes record, struct error *err)
+static int read_series_record(struct loading *loading, enum record_kind kind, struct bytes record,
+			      struct error *err)
 {
 	if (kind == RECORD_SERIES)
-		return postings_decode(partition->postings, record, err);
-	int rc = read_presence(partition, record);
+		return postings_decode(loading->postings, record, err);
+	int rc = read_presence(loading, record);
 	return rc ? error_set(err, rc, "store: a record of presence is damaged") : 0;
 }
 
-static int load_postings(struct partition *partition, struct db *db, struct error *err)
+static int load_postings(const struct partition *partition, struct db *db,
+			 struct postings **ret_postings, struct error *err)
 {
-	int rc = read_records(partition, db, RECORD_SERIES, RECORD_PRESENCE, read_series_record,
-			      err);
+	struct loading loading = { .partition = partition, .postings = postings_new() };
 
+	if (!loading.postings)
+		return error_set(err, -ENOMEM, "store: out of memory for series");
+	int rc =
+		read_records(&loading, db, RECORD_SERIES, RECORD_PRESENCE, read_series_record, err);
 	if (rc < 0)
-		return rc;
+		postings_unref(loading.postings);
+	else
+		*ret_postings = loading.postings;
+	return rc;
+}
+
+static void install_postings(struct partition *partition, struct postings *postings)
+{
+	partition->postings = postings;
+	partition->series_saved = postings->series_count;
+	partition->generation++;
 	for (uint32_t i = 0; i < partition->head.count; i++) {
 		const struct run_list *list = &partition->head.minutes[i].runs;
 
 		for (uint32_t j = 0; j < list->count; j++)
 			partition_note_presence(partition, list->runs[j]);
 	}
-	return 0;
+	partition_publish(partition);
 }
 
 int partition_load_postings(struct partition *partition, struct db *db, struct error *err)
 {
+	struct postings *postings;
+
 	partition->used_ns = clock_monotonic_ns();
 	if (partition->postings)
 		return 0;
 	if (partition->unreadable)
 		return refuse_unreadable(partition, err);
-	partition->postings = postings_new();
-	if (!partition->postings)
-		return error_set(err, -ENOMEM, "store: out of memory for series");
 	struct error cause = { 0 };
-	int rc = load_postings(partition, db, &cause);
-	if (rc < 0) {
-		postings_free(take(partition->postings));
+	int rc = load_postings(partition, db, &postings, &cause);
+	if (rc < 0)
 		return note_unreadable(partition, rc, &cause, err);
-	}
-	partition->series_saved = partition->postings->series_count;
+	install_postings(partition, postings);
 	return 0;
 }
 
-/** A partition that is only read needs no hash tables: its forest becomes the view. */
-static int load_view(struct partition *partition, struct db *db, struct error *err)
-{
-	int rc = partition_load_forest(partition, db, err);
+// ---- reading --------------------------------------------------------------------------------------
 
-	if (rc < 0)
-		return rc;
-	partition->view = forest_view_take(take(partition->forest));
-	return partition->view ? 0 : -ENOMEM;
+/** The generation of a partition without the dictionary that is to be read. */
+struct missing {
+	uint64_t generation;
+	bool is_last; // of the attempts
+};
+
+static int fail_read(struct partition *partition, int rc, const struct error *cause,
+		     struct error *err)
+{
+	pthread_mutex_lock(&partition->lock);
+	note_unreadable(partition, rc, cause, err);
+	pthread_mutex_unlock(&partition->lock);
+	return rc;
 }
 
-int partition_view(struct partition *partition, struct db *db, struct forest_view **ret_view,
-		   struct error *err)
+/** A view, if the postings are loaded. -EAGAIN: they are not. */
+static int find_postings(struct partition *partition, struct db *db, struct missing *missing,
+			 struct postings_view *ret_view, struct error *err)
 {
 	int rc = 0;
 
+	pthread_mutex_lock(&partition->lock);
 	partition->used_ns = clock_monotonic_ns();
-	if (partition->forest && partition->view &&
-	    forest_view_is_stale(partition->view, partition->forest)) {
-		forest_view_unref(partition->view);
-		partition->view = NULL;
-	}
-	if (!partition->view && partition->forest) {
-		partition->view = forest_view_copy(partition->forest);
-		rc = partition->view ? 0 : -ENOMEM;
-	} else if (!partition->view) {
-		rc = load_view(partition, db, err);
-	}
-	if (rc == -ENOMEM)
-		return error_set(err, rc, "store: out of memory for a forest");
-	if (rc == 0)
-		*ret_view = forest_view_ref(partition->view);
+	missing->generation = partition->generation;
+	if (partition->dropped)
+		rc = -ENOENT;
+	else if (partition->unreadable && !partition->postings)
+		rc = refuse_unreadable(partition, err);
+	else if (missing->is_last)
+		rc = partition_load_postings(partition, db, err);
+	if (rc == 0 && partition->postings)
+		*ret_view = postings_view(partition->postings);
+	else if (rc == 0)
+		rc = -EAGAIN;
+	pthread_mutex_unlock(&partition->lock);
 	return rc;
+}
+
+/** Keep what was read, unless an append may have written since. */
+static void offer_postings(struct partition *partition, struct postings *postings,
+			   const struct missing *missing)
+{
+	pthread_mutex_lock(&partition->lock);
+	if (!partition->dropped && partition->generation == missing->generation)
+		install_postings(partition, take(postings));
+	pthread_mutex_unlock(&partition->lock);
+	postings_unref(postings);
+}
+
+static int read_postings(struct partition *partition, struct db *db, struct postings_view *ret_view,
+			 struct error *err)
+{
+	for (int attempt = 1;; attempt++) {
+		struct missing missing = { .is_last = attempt == READ_ATTEMPTS_MAX };
+		struct error cause = { 0 };
+		struct postings *postings;
+		int rc = find_postings(partition, db, &missing, ret_view, err);
+
+		if (rc != -EAGAIN)
+			return rc;
+		rc = load_postings(partition, db, &postings, &cause);
+		if (rc < 0)
+			return fail_read(partition, rc, &cause, err);
+		offer_postings(partition, postings, &missing);
+	}
+}
+
+int partition_read_postings(struct partition *partition, struct db *db,
+			    struct postings_view *ret_view, struct error *err)
+{
+	pthread_mutex_lock(&partition->read_lock);
+	int rc = read_postings(partition, db, ret_view, err);
+	pthread_mutex_unlock(&partition->read_lock);
+	return rc;
+}
+
+/** The view, or what is needed to make one. */
+static int find_view(struct partition *partition, struct db *db, struct missing *missing,
+		     struct forest_view **ret_view, struct error *err)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&partition->lock);
+	partition->used_ns = clock_monotonic_ns();
+	missing->generation = partition->generation;
+	if (partition->dropped)
+		rc = -ENOENT;
+	else if (partition->unreadable && !partition->view && !partition->forest)
+		rc = refuse_unreadable(partition, err);
+	else if (missing->is_last && !partition->view)
+		rc = partition_load_forest(partition, db, err);
+	if (rc == 0 && partition->view &&
+	    (!partition->forest || !forest_view_is_stale(partition->view, partition->forest)))
+		*ret_view = forest_view_ref(partition->view);
+	else if (rc == 0)
+		rc = partition->forest ? -ESTALE : -EAGAIN;
+	pthread_mutex_unlock(&partition->lock);
+	return rc;
+}
+
+/** Keep a view of what was read: a partition that is only read needs no hash tables. */
+static int offer_view(struct partition *partition, struct forest *forest,
+		      const struct missing *missing)
+{
+	struct forest_view *view = forest_view_take(forest);
+
+	if (!view)
+		return -ENOMEM;
+	pthread_mutex_lock(&partition->lock);
+	if (!partition->dropped && partition->generation == missing->generation) {
+		forest_view_unref(partition->view);
+		partition->view = take(view);
+		partition_publish(partition);
+	}
+	pthread_mutex_unlock(&partition->lock);
+	forest_view_unref(view);
+	return 0;
+}
+
+/** Where a snapshot of the growing forest stands. -EAGAIN: it was evicted, or loaded again. */
+static int begin_copy(struct partition *partition, struct forest_view **ret_before,
+		      struct forest_extent *ret_extent, uint64_t *ret_generation)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&partition->lock);
+	if (partition->dropped)
+		rc = -ENOENT;
+	else if (!partition->forest)
+		rc = -EAGAIN;
+	if (rc == 0) {
+		*ret_before = partition->view ? forest_view_ref(partition->view) : NULL;
+		*ret_extent = forest_extent_of(partition->forest);
+		*ret_generation = partition->generation;
+	}
+	pthread_mutex_unlock(&partition->lock);
+	return rc;
+}
+
+/** Copy one step of the growth under the lock. With 0, *view is the partition's, too. */
+static int step_copy(struct partition *partition, struct forest_view *view, uint64_t generation)
+{
+	int rc;
+
+	pthread_mutex_lock(&partition->lock);
+	if (partition->dropped)
+		rc = -ENOENT;
+	else if (partition->generation != generation)
+		rc = -ESTALE;
+	else
+		rc = forest_view_step(view, partition->forest);
+	if (rc == 0) {
+		forest_view_unref(partition->view);
+		partition->view = forest_view_ref(view);
+		partition_publish(partition);
+	}
+	pthread_mutex_unlock(&partition->lock);
+	return rc;
+}
+
+/** Make a view of the forest of a partition that is being appended to. -EAGAIN: look again. */
+static int copy_view(struct partition *partition, struct forest_view **ret_view)
+{
+	struct forest_extent extent;
+	struct forest_view *before = NULL;
+	uint64_t generation;
+	int rc = begin_copy(partition, &before, &extent, &generation);
+
+	while (rc == 0) {
+		struct forest_view *view = forest_view_begin(before, &extent);
+
+		forest_view_unref(before);
+		before = view;
+		if (!view)
+			return -ENOMEM;
+		while ((rc = step_copy(partition, view, generation)) == -EAGAIN)
+			continue;
+		if (rc == 0) {
+			*ret_view = view;
+			return 0;
+		}
+		if (rc != -ENOSPC)
+			break;
+		struct forest_view *ours;
+		rc = begin_copy(partition, &ours, &extent, &generation);
+		if (rc == 0)
+			forest_view_unref(ours);
+	}
+	forest_view_unref(before);
+	return rc == -ESTALE ? -EAGAIN : rc;
+}
+
+static int read_forest(struct partition *partition, struct db *db, struct forest_view **ret_view,
+		       struct error *err)
+{
+	for (int attempt = 1;; attempt++) {
+		struct missing missing = { .is_last = attempt >= READ_ATTEMPTS_MAX };
+		struct error cause = { 0 };
+		struct forest *forest;
+		int rc = find_view(partition, db, &missing, ret_view, err);
+
+		if (rc == -ESTALE) {
+			rc = copy_view(partition, ret_view);
+			if (rc == -EAGAIN)
+				continue;
+			return rc;
+		}
+		if (rc != -EAGAIN)
+			return rc;
+		rc = load_forest(partition, db, &forest, &cause);
+		if (rc < 0)
+			return fail_read(partition, rc, &cause, err);
+		rc = offer_view(partition, forest, &missing);
+		if (rc < 0)
+			return rc;
+	}
+}
+
+int partition_read_forest(struct partition *partition, struct db *db, struct forest_view **ret_view,
+			  struct error *err)
+{
+	pthread_mutex_lock(&partition->read_lock);
+	int rc = read_forest(partition, db, ret_view, err);
+	pthread_mutex_unlock(&partition->read_lock);
+	return rc == -ENOMEM ? error_set(err, rc, "store: out of memory for a forest") : rc;
 }
 
 // ---- saving -------------------------------------------------------------------------------------
@@ -297,6 +529,7 @@ int partition_save(struct partition *partition, struct db_batch *batch, uint64_t
 		partition->summary.nodes = partition->forest->node_count;
 	if (partition->postings)
 		partition->summary.series = partition->postings->series_count;
+	partition_publish(partition);
 	encode_summary(&partition->summary, &record);
 	if (rc == 0)
 		rc = put_record(partition, batch, RECORD_PARTITION, 0, &record);
@@ -333,13 +566,28 @@ uint64_t partition_memory(const struct partition *partition)
 	       (partition->postings ? postings_memory(partition->postings) : 0);
 }
 
+void partition_publish(struct partition *partition)
+{
+	const struct partition_summary *summary = &partition->summary;
+	struct partition_figures *figures = &partition->figures;
+
+	atomic_store(&figures->nodes, summary->nodes);
+	atomic_store(&figures->series, summary->series);
+	atomic_store(&figures->oldest_ns, summary->oldest_ns);
+	atomic_store(&figures->newest_ns, summary->newest_ns);
+	atomic_store(&figures->memory_bytes, partition_memory(partition));
+	atomic_store(&figures->damaged, partition->damage[0] != '\0');
+}
+
 void partition_evict(struct partition *partition)
 {
 	if (atomic_load(&partition->pins))
 		return;
 	forest_free(take(partition->forest));
-	postings_free(take(partition->postings));
+	postings_unref(take(partition->postings));
 	forest_view_unref(take(partition->view));
+	partition->generation++;
+	partition_publish(partition);
 }
 
 int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary)

@@ -24,11 +24,19 @@ struct partition_summary {
 
 enum { PARTITION_DAMAGE_BYTES = 160 };
 
+/** What statistics read without the lock. */
+struct partition_figures {
+	_Atomic uint64_t nodes, series, oldest_ns, newest_ns, memory_bytes;
+	atomic_bool damaged;
+};
+
 struct partition {
 	uint64_t start_ns;
 	uint64_t length_ns;
 	atomic_uint refs;
 	atomic_uint pins; // appends in flight: their additions are in memory only
+	struct partition_figures figures;
+	pthread_mutex_t read_lock; // held while a query loads dictionaries; never by an append
 
 	pthread_mutex_t lock; // guards the fields below
 	bool dropped;         // deleted by retention
@@ -36,6 +44,7 @@ struct partition {
 	struct forest *forest;     // for appending; NULL: not loaded
 	struct forest_view *view;  // for queries; NULL: none
 	struct postings *postings; // NULL: not loaded
+	uint64_t generation;       // changes when dictionaries are loaded or evicted
 	struct forest_mark forest_saved;
 	uint32_t series_saved;
 	struct head head;
@@ -61,6 +70,15 @@ static inline uint64_t partition_end_ns(const struct partition *partition)
 /** One bit per 64th of the partition that [from, to) overlaps. */
 uint64_t partition_presence(const struct partition *partition, uint64_t from_ns, uint64_t to_ns);
 
+// For queries, without the lock. What takes time happens outside of it: appends never wait.
+
+/** A view of the postings as they are now. -ENOENT: the partition was dropped; or as below. */
+int partition_read_postings(struct partition *partition, struct db *db,
+			    struct postings_view *ret_view, struct error *err);
+/** A reference to a view of the forest as it is now. Returns as above. */
+int partition_read_forest(struct partition *partition, struct db *db, struct forest_view **ret_view,
+			  struct error *err);
+
 // With the lock held:
 
 /** Record damage; the first one found is kept. */
@@ -69,10 +87,6 @@ void partition_note_damage(struct partition *partition, const char *text);
 /** Load the dictionary unless it is loaded. Returns 0, -EBADMSG (recorded), -EIO or -ENOMEM. */
 int partition_load_forest(struct partition *partition, struct db *db, struct error *err);
 int partition_load_postings(struct partition *partition, struct db *db, struct error *err);
-/** A reference to a view of the forest as it is now. */
-int partition_view(struct partition *partition, struct db *db, struct forest_view **ret_view,
-		   struct error *err);
-
 /** Add the unsaved growth of the dictionaries and the summary to @batch. */
 int partition_save(struct partition *partition, struct db_batch *batch, uint64_t sequence,
 		   struct error *err);
@@ -84,6 +98,8 @@ void partition_saved(struct partition *partition, const struct forest_mark *fore
 void partition_note_presence(struct partition *partition, const struct raw_run *run);
 
 uint64_t partition_memory(const struct partition *partition);
+/** Publish the figures for statistics. */
+void partition_publish(struct partition *partition);
 /** Free the dictionaries unless an append is in flight. */
 void partition_evict(struct partition *partition);
 

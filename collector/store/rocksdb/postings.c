@@ -8,9 +8,19 @@
 #include "base/cleanup.h"
 #include "base/array.h"
 #include "base/contract/label_names.h"
+#include "base/shared_array.h"
+
+enum { TEXT_BLOCK_BYTES_MIN = 4 << 10, TEXT_BLOCK_BYTES_MAX = 1 << 20 };
+
+/** Names and values of label pairs. A block never moves. */
+struct text_block {
+	struct text_block *older;
+	size_t size, used;
+	char bytes[];
+};
 
 struct pair_key {
-	uint32_t name, value;
+	const char *name, *value;
 };
 
 struct series_key {
@@ -28,7 +38,7 @@ static bool pair_equal(const void *context, uint32_t item, const void *key)
 	const struct label_pair *pair = &((const struct postings *)context)->pairs[item];
 	const struct pair_key *wanted = key;
 
-	return pair->name == wanted->name && pair->value == wanted->value;
+	return !strcmp(pair->value, wanted->value) && !strcmp(pair->name, wanted->name);
 }
 
 static bool series_equal(const void *context, uint32_t item, const void *key)
@@ -52,29 +62,51 @@ struct postings *postings_new(void)
 {
 	struct postings *postings = calloc(1, sizeof(*postings));
 
-	if (postings && string_table_init(&postings->strings) < 0) {
-		free(postings);
-		return NULL;
-	}
+	if (postings)
+		atomic_init(&postings->refs, 1);
 	return postings;
 }
 
-void postings_free(struct postings *postings)
+void postings_unref(struct postings *postings)
 {
-	if (!postings)
+	if (!postings || atomic_fetch_sub(&postings->refs, 1) != 1)
 		return;
-	for (uint32_t i = 0; i < postings->pair_count; i++)
-		free(postings->pairs[i].series);
-	free(postings->pairs);
-	free(postings->series);
-	free(postings->series_pairs);
+	for (struct text_block *block = postings->text, *older; block; block = older) {
+		older = block->older;
+		free(block);
+	}
+	shared_array_unref(postings->pairs);
+	shared_array_unref(postings->series);
+	shared_array_unref(postings->series_pairs);
 	free(postings->groups);
 	hash_table_deinit(&postings->pair_index);
 	hash_table_deinit(&postings->series_index);
 	hash_table_deinit(&postings->group_index);
-	string_table_deinit(&postings->strings);
 	partition_quota_deinit(&postings->quota);
 	free(postings);
+}
+
+struct postings_view postings_view(struct postings *postings)
+{
+	atomic_fetch_add(&postings->refs, 1);
+	return (struct postings_view){
+		.postings = postings,
+		.pairs = shared_array_ref(postings->pairs),
+		.series = shared_array_ref(postings->series),
+		.series_pairs = shared_array_ref(postings->series_pairs),
+		.pair_count = postings->pair_count,
+		.series_count = postings->series_count,
+		.group_count = postings->group_count,
+	};
+}
+
+void postings_view_deinit(struct postings_view *view)
+{
+	shared_array_unref(view->pairs);
+	shared_array_unref(view->series);
+	shared_array_unref(view->series_pairs);
+	postings_unref(view->postings);
+	*view = (struct postings_view){ 0 };
 }
 
 static uint64_t table_memory(const struct hash_table *table)
@@ -84,23 +116,11 @@ static uint64_t table_memory(const struct hash_table *table)
 
 uint64_t postings_memory(const struct postings *postings)
 {
-	return sizeof(*postings) + postings->memory + partition_quota_memory(&postings->quota) +
-	       postings->strings.bytes_capacity + 4ULL * postings->strings.capacity +
-	       table_memory(&postings->strings.index) +
+	return sizeof(*postings) + postings->text_bytes + partition_quota_memory(&postings->quota) +
 	       (uint64_t)postings->pair_capacity * sizeof(*postings->pairs) +
 	       (uint64_t)postings->series_capacity * sizeof(*postings->series) +
 	       4ULL * postings->series_pair_capacity + table_memory(&postings->pair_index) +
 	       table_memory(&postings->series_index);
-}
-
-const char *postings_name(const struct postings *postings, uint32_t pair)
-{
-	return string_table_get(&postings->strings, postings->pairs[pair].name);
-}
-
-const char *postings_value(const struct postings *postings, uint32_t pair)
-{
-	return string_table_get(&postings->strings, postings->pairs[pair].value);
 }
 
 static uint64_t series_hash(struct series_key key)
@@ -116,29 +136,66 @@ uint32_t postings_find(const struct postings *postings, struct id128 id, uint64_
 			       &key);
 }
 
+/** Room for @size bytes of text that never moves, or NULL. */
+static char *reserve_text(struct postings *postings, size_t size)
+{
+	struct text_block *block = postings->text;
+	size_t wanted = block ? 2 * block->size : TEXT_BLOCK_BYTES_MIN;
+
+	if (block && block->size - block->used >= size)
+		return block->bytes + block->used;
+	wanted = wanted > TEXT_BLOCK_BYTES_MAX ? TEXT_BLOCK_BYTES_MAX : wanted;
+	wanted = wanted > size ? wanted : size;
+	block = malloc(sizeof(*block) + wanted);
+	if (!block)
+		return NULL;
+	*block = (struct text_block){ .older = postings->text, .size = wanted };
+	postings->text = block;
+	postings->text_bytes += sizeof(*block) + wanted;
+	return block->bytes;
+}
+
+/** Copy the key's strings to the room that was reserved for them. */
+static struct label_pair copy_text(struct postings *postings, struct pair_key key, char *room)
+{
+	size_t name_size = strlen(key.name) + 1, value_size = strlen(key.value) + 1;
+
+	memcpy(room, key.name, name_size);
+	memcpy(room + name_size, key.value, value_size);
+	postings->text->used += name_size + value_size;
+	return (struct label_pair){ .name = room, .value = room + name_size };
+}
+
+static int append_pair(struct postings *postings, struct pair_key key, uint64_t hash,
+		       uint32_t *ret_pair)
+{
+	uint32_t at = postings->pair_count;
+	int rc = shared_array_reserve(&postings->pairs, sizeof(*postings->pairs),
+				      &postings->pair_capacity, at, 1, POSTINGS_PAIRS_MAX);
+
+	if (rc < 0)
+		return rc;
+	char *room = reserve_text(postings, strlen(key.name) + strlen(key.value) + 2);
+	if (!room)
+		return -ENOMEM;
+	rc = hash_table_add(&postings->pair_index, hash, at);
+	if (rc < 0)
+		return rc;
+	postings->pairs[at] = copy_text(postings, key, room);
+	postings->pair_count++;
+	*ret_pair = at;
+	return 0;
+}
+
 static int add_pair(struct postings *postings, const char *name, const char *value,
 		    uint32_t *ret_pair)
 {
-	struct pair_key key;
-	int rc = string_table_add(&postings->strings, name, strlen(name), &key.name);
-
-	if (rc == 0)
-		rc = string_table_add(&postings->strings, value, strlen(value), &key.value);
-	if (rc < 0)
-		return rc;
-	uint64_t hash = hash64_of(&key, sizeof(key));
+	struct pair_key key = { name, value };
+	uint64_t hash = hash64_of(name, strlen(name)) * 31 + hash64_of(value, strlen(value));
 	uint32_t at = hash_table_find(&postings->pair_index, hash, pair_equal, postings, &key);
-	if (at == HASH_TABLE_NONE) {
-		at = postings->pair_count;
-		rc = array_reserve(&postings->pairs, sizeof(*postings->pairs),
-				   &postings->pair_capacity, at, 1, POSTINGS_PAIRS_MAX);
-		if (rc == 0)
-			rc = hash_table_add(&postings->pair_index, hash, at);
-		if (rc < 0)
-			return rc;
-		postings->pairs[at] = (struct label_pair){ .name = key.name, .value = key.value };
-		postings->pair_count++;
-	}
+
+	if (at == HASH_TABLE_NONE)
+		return append_pair(postings, key, hash, ret_pair);
 	*ret_pair = at;
 	return 0;
 }
@@ -165,32 +222,18 @@ static int add_group(struct postings *postings, struct group_key key, uint32_t *
 	return 0;
 }
 
-static int reserve_posting(struct postings *postings, uint32_t pair)
-{
-	struct label_pair *posting = &postings->pairs[pair];
-	uint32_t before = posting->series_capacity;
-	int rc = array_reserve(&posting->series, sizeof(uint32_t), &posting->series_capacity,
-			       posting->series_count, 1, POSTINGS_SERIES_MAX);
-
-	postings->memory += 4ULL * (posting->series_capacity - before);
-	return rc;
-}
-
 /** Reserve all memory first: a failure must not leave half a series. */
-static int reserve_series(struct postings *postings, const struct indexed_series *series,
-			  const uint32_t *pairs)
+static int reserve_series(struct postings *postings, const struct indexed_series *series)
 {
-	int rc = array_reserve(&postings->series, sizeof(*series), &postings->series_capacity,
-			       postings->series_count, 1, POSTINGS_SERIES_MAX);
+	int rc =
+		shared_array_reserve(&postings->series, sizeof(*series), &postings->series_capacity,
+				     postings->series_count, 1, POSTINGS_SERIES_MAX);
 
 	if (rc == 0)
-		rc = array_reserve(&postings->series_pairs, sizeof(uint32_t),
-				   &postings->series_pair_capacity, postings->series_pair_count,
-				   series->pair_count, POSTINGS_SERIES_MAX * LABELS_MAX);
-	if (rc == 0)
-		rc = reserve_posting(postings, series->type);
-	for (uint32_t i = 0; i < series->pair_count && rc == 0; i++)
-		rc = reserve_posting(postings, pairs[i]);
+		rc = shared_array_reserve(&postings->series_pairs, sizeof(uint32_t),
+					  &postings->series_pair_capacity,
+					  postings->series_pair_count, series->pair_count,
+					  POSTINGS_SERIES_MAX * LABELS_MAX);
 	return rc;
 }
 
@@ -200,16 +243,9 @@ static int count_series(struct postings *postings, const struct indexed_series *
 	struct label labels[LABELS_MAX];
 
 	for (uint32_t i = 0; i < series->pair_count; i++)
-		labels[i] = (struct label){ (char *)postings_name(postings, pairs[i]),
-					    (char *)postings_value(postings, pairs[i]) };
+		labels[i] = (struct label){ (char *)postings->pairs[pairs[i]].name,
+					    (char *)postings->pairs[pairs[i]].value };
 	return partition_quota_add(&postings->quota, labels, series->pair_count);
-}
-
-static void add_posting(struct postings *postings, uint32_t pair, uint32_t series)
-{
-	struct label_pair *posting = &postings->pairs[pair];
-
-	posting->series[posting->series_count++] = series;
 }
 
 /** Fills in @series' group and first pair. */
@@ -221,10 +257,10 @@ static int append_series(struct postings *postings, struct indexed_series *serie
 	uint32_t number = postings->series_count;
 
 	for (uint32_t i = 0; i < series->pair_count; i++)
-		if (!strcmp(postings_name(postings, pairs[i]), LABEL_SERVICE))
+		if (!strcmp(postings->pairs[pairs[i]].name, LABEL_SERVICE))
 			group.service = pairs[i];
 
-	int rc = reserve_series(postings, series, pairs);
+	int rc = reserve_series(postings, series);
 	if (rc == 0)
 		rc = add_group(postings, group, &series->group);
 	if (rc == 0)
@@ -242,9 +278,6 @@ static int append_series(struct postings *postings, struct indexed_series *serie
 	postings->series[number] = *series;
 	postings->series_count++;
 	postings->groups[series->group].series_count++;
-	for (uint32_t i = 0; i < series->pair_count; i++)
-		add_posting(postings, pairs[i], number);
-	add_posting(postings, series->type, number);
 	*ret_series = number;
 	return 0;
 }
@@ -266,8 +299,8 @@ int postings_add(struct postings *postings, struct id128 id, const struct labels
 
 static void encode_pair(const struct postings *postings, uint32_t pair, struct buffer *record)
 {
-	const char *name = postings_name(postings, pair);
-	const char *value = postings_value(postings, pair);
+	const char *name = postings->pairs[pair].name;
+	const char *value = postings->pairs[pair].value;
 
 	buffer_append_varint(record, strlen(name));
 	buffer_append_string(record, name);

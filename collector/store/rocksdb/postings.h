@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The series of one partition, and the posting list of each label pair: the series that have it.
-// Selections, label names and values are answered from here, without reading rows. One thread at a
-// time.
+// The series of one partition, and the label pairs that they have. Selections, label names and values
+// are answered from here, without reading rows.
+//
+// Postings only grow, and by one thread at a time, under the partition's lock. Readers take a view
+// under the same lock, which copies nothing, and read it without: what a user asks for never delays
+// a batch.
 #pragma once
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/buffer.h"
@@ -11,7 +15,6 @@
 #include "base/hash_table.h"
 #include "base/id128.h"
 #include "base/profile/profile.h"
-#include "base/string_table.h"
 #include "collector/store/rocksdb/record_limits.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
 #include "collector/store/rocksdb/partition_quota.h"
@@ -24,16 +27,14 @@ enum {
 #define POSTINGS_TYPE "__type__" // the profile type's name among the labels
 
 struct label_pair {
-	uint32_t name, value; // strings
-	uint32_t *series;     // with this pair, ascending
-	uint32_t series_count, series_capacity;
+	const char *name, *value; // in text blocks, which never move
 };
 
 struct indexed_series {
 	struct id128 id; // of labels and type
 	uint64_t slot_ns;
-	uint64_t presence; // bit n: rows in the partition's n-th 64th
-	uint32_t type;     // a pair
+	_Atomic uint64_t presence; // bit n: rows in the partition's n-th 64th
+	uint32_t type;             // a pair
 	uint32_t group;
 	uint32_t first_pair; // into series_pairs, sorted by name
 	uint32_t pair_count; // without the type
@@ -47,24 +48,27 @@ struct series_group {
 	uint32_t series_count;
 };
 
+struct text_block;
+
 struct postings {
-	struct string_table strings;
-	struct label_pair *pairs;
+	atomic_uint refs;
+	struct text_block *text;  // of the pairs, newest first
+	struct label_pair *pairs; // shared arrays
 	uint32_t pair_count, pair_capacity;
 	struct indexed_series *series;
 	uint32_t series_count, series_capacity;
 	uint32_t *series_pairs;
 	uint32_t series_pair_count, series_pair_capacity;
-	struct series_group *groups;
+	struct series_group *groups; // for appending and closing only
 	uint32_t group_count, group_capacity;
 	struct hash_table pair_index, series_index, group_index;
 	struct partition_quota quota;
-	uint64_t memory; // of the posting lists, approximate
+	uint64_t text_bytes;
 };
 
-/** NULL when out of memory. */
+/** One reference, the caller's. NULL when out of memory. */
 struct postings *postings_new(void);
-void postings_free(struct postings *postings);
+void postings_unref(struct postings *postings);
 uint64_t postings_memory(const struct postings *postings);
 
 /** The series with @id and @slot_ns, or HASH_TABLE_NONE. */
@@ -84,8 +88,18 @@ int postings_place(struct postings *postings, const struct labels *labels, const
 void postings_encode(const struct postings *postings, uint32_t first, struct buffer *record);
 int postings_decode(struct postings *postings, struct bytes record, struct error *err);
 
-const char *postings_name(const struct postings *postings, uint32_t pair);
-const char *postings_value(const struct postings *postings, uint32_t pair);
+/** Postings as they were when the view was taken. Presence is newer where it changed since. */
+struct postings_view {
+	struct postings *postings; // a reference, for the text
+	const struct label_pair *pairs;
+	const struct indexed_series *series;
+	const uint32_t *series_pairs;
+	uint32_t pair_count, series_count, group_count;
+};
+/** Take a view. The partition's lock is held. */
+struct postings_view postings_view(struct postings *postings);
+/** Release it, with or without the lock. A zeroed view is allowed. */
+void postings_view_deinit(struct postings_view *view);
 
 /** A set of series, one bit per series. */
 struct series_set {
@@ -99,8 +113,9 @@ static inline bool series_set_has(const struct series_set *set, uint32_t series)
 }
 
 /**
- * Select the series that match @selector, have @type (NULL: any) and rows in a 64th of @presence.
- * Each matcher runs once per label value. Returns 0 or -ENOMEM.
+ * Select the series that match @selector (NULL: any), have @type (NULL: any) and rows in a 64th of
+ * @presence. Each matcher runs once per label value. Patterns may take seconds: hold no lock. Returns 0
+ * or -ENOMEM; selector_check_cost() says whether the set is complete.
  */
-int postings_select(const struct postings *postings, const struct selector *selector,
+int postings_select(const struct postings_view *view, const struct selector *selector,
 		    const char *type, uint64_t presence, struct series_set *ret_set);

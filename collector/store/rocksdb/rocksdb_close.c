@@ -463,6 +463,7 @@ static int finish_closing(struct closing *closing, struct error *err)
 		rc = db_write(closing->store->db, closing->batch, false, err);
 	if (rc == 0)
 		head_remove(&partition->head, closing->minute, closing->sequence);
+	partition_publish(partition);
 	pthread_mutex_unlock(&partition->lock);
 	if (rc == 0) {
 		counters->chunk_bytes += closing->chunk_bytes;

@@ -204,6 +204,7 @@ static void publish_commit(struct rocksdb_store *store, struct commit *commit)
 		if (!partition->dropped) {
 			head_add(&partition->head, run);
 			partition_note_presence(partition, run);
+			partition_publish(partition);
 			rows += run->rows.row_count;
 		}
 		pthread_mutex_unlock(&partition->lock);

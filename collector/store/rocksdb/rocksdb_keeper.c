@@ -288,15 +288,16 @@ static int keeper_backup(struct store *base, const char *folder, struct error *e
 	return rc;
 }
 
+/** Does not wait while the store is opened again: probes and metrics ask. */
 static void keeper_read_stats(struct store *base, struct store_stats *ret_stats)
 {
 	struct keeper *keeper = keeper_of(base);
-	struct rocksdb_store *store = borrow(keeper, NULL);
 	struct store_stats stats = { 0 };
 	struct disk_room room;
 
-	if (store) {
-		rocksdb_read_stats(store, &stats);
+	if (pthread_rwlock_tryrdlock(&keeper->lock) == 0) {
+		if (keeper->store)
+			rocksdb_read_stats(keeper->store, &stats);
 		release(keeper);
 	}
 	stats.batches_refused = keeper->batches_refused;

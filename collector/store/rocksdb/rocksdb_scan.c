@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads rows and activity of a selection. A scan takes a snapshot of a partition under its lock (the
-// forest, the open runs, an iterator over the chunks) and reads it without the lock. Closing a minute
-// moves rows from runs to chunks under the same lock, so a scan sees each row once.
+// Reads rows and activity of a selection. A scan takes a snapshot of a partition under its lock (the open
+// runs, an iterator over the chunks) and reads it without the lock. Closing a minute moves rows from runs
+// to chunks under the same lock, so a scan sees each row once.
 //
 // Activity per series is not stored: a chunk's slots and values are columns apart from its nodes and
 // cost about as much to read as counters, and counters would take a third more space. A scan of all
@@ -32,6 +32,7 @@ struct reading {
 	struct row_columns scratch;
 	struct row_query query;
 	int read_rc;            // of the first read that failed, but for damage
+	struct deadline *deadline;
 	enum chunk_kind rollup; // read instead of rows where possible; CHUNK_ROWS: never
 	struct error *err;
 };
@@ -71,46 +72,59 @@ static bool is_one_query_group(const struct reading *reading, const struct selec
 	return reading->join;
 }
 
-/** A group that has grown since the selection has series that are not selected. */
-static int find_joined_groups(struct reading *reading, struct rocksdb_store *store,
-			      struct partition *partition)
+/**
+ * A group that has grown since the selection has series that are not selected. The lock is held. Without
+ * postings (evicted since) nothing is joined: the rows are read one by one.
+ */
+static int find_joined_groups(struct reading *reading, const struct partition *partition)
 {
 	const struct selected_partition *selected = reading->selected;
+	const struct postings *postings = partition->postings;
 
 	reading->joined = calloc(selected->group_count + 1, sizeof(*reading->joined));
 	if (!reading->joined)
 		return -ENOMEM;
-	int rc = partition_load_postings(partition, store->db, reading->err);
-	for (uint32_t i = 0; i < selected->group_count && rc == 0; i++) {
+	for (uint32_t i = 0; postings && i < selected->group_count; i++) {
 		const struct selected_group *group = &selected->groups[i];
 
-		reading->joined[i] = group->selected_count == group->series_count &&
-				     partition->postings->groups[group->group].series_count ==
-					     group->series_count &&
-				     is_one_query_group(reading, group);
+		reading->joined[i] =
+			group->selected_count == group->series_count &&
+			postings->groups[group->group].series_count == group->series_count;
 	}
-	return rc;
+	return 0;
 }
 
-static int snapshot_partition(struct reading *reading, struct rocksdb_store *store,
-			      bool with_forest)
+static int list_rows(struct reading *reading, struct rocksdb_store *store)
 {
 	struct partition *partition = reading->selected->partition;
-	int rc = 0;
+	int rc;
 
 	pthread_mutex_lock(&partition->lock);
-	if (partition->dropped)
-		rc = -ENOENT;
-	if (rc == 0)
-		rc = find_joined_groups(reading, store, partition);
-	if (rc == 0 && with_forest)
-		rc = partition_view(partition, store->db, &reading->view, reading->err);
+	rc = partition->dropped ? -ENOENT : find_joined_groups(reading, partition);
 	if (rc == 0)
 		rc = head_list(&partition->head, reading->first_minute, reading->last_minute,
 			       &reading->runs);
 	if (rc == 0)
 		rc = open_chunks(reading, store->db);
 	pthread_mutex_unlock(&partition->lock);
+	return rc;
+}
+
+/** The forest comes last: it has the nodes of all rows listed. */
+static int snapshot_partition(struct reading *reading, struct rocksdb_store *store,
+			      bool with_forest)
+{
+	const struct selected_partition *selected = reading->selected;
+	int rc = deadline_check(reading->deadline, reading->err);
+
+	if (rc == 0)
+		rc = list_rows(reading, store);
+	for (uint32_t i = 0; i < selected->group_count && rc == 0; i++)
+		reading->joined[i] =
+			reading->joined[i] && is_one_query_group(reading, &selected->groups[i]);
+	if (rc == 0 && with_forest)
+		rc = partition_read_forest(selected->partition, store->db, &reading->view,
+					   reading->err);
 	if (rc == 0 && !(reading->decoder = chunk_decoder_new()))
 		rc = -ENOMEM;
 	return rc == -ENOMEM ? error_set(reading->err, rc, "store: out of memory") : rc;
@@ -151,7 +165,10 @@ static uint64_t chunk_slot_ns(struct bytes chunk)
 static int decode_chunk(struct reading *reading, uint32_t minute)
 {
 	struct bytes chunk = db_iterator_value(reading->chunks);
+	int rc = deadline_check(reading->deadline, reading->err);
 
+	if (rc < 0)
+		return rc;
 	set_query_range(reading, minute, chunk_slot_ns(chunk));
 	return leave_out(reading, chunk_decode(reading->decoder, chunk, &reading->query),
 			 "a chunk is damaged");
@@ -281,6 +298,9 @@ static int read_runs(struct reading *reading)
 	for (uint32_t i = 0; i < reading->runs.count && rc == 0; i++) {
 		const struct raw_run *run = reading->runs.runs[i];
 
+		rc = deadline_check(reading->deadline, reading->err);
+		if (rc < 0)
+			return rc;
 		set_query_range(reading, run->minute, run->rows.slot_ns);
 		rc = leave_out(reading,
 			       raw_rows_scan(&run->rows, &reading->query, &reading->scratch),
@@ -342,12 +362,13 @@ static int pass_rows(void *context, const struct store_rows *rows)
 }
 
 static int scan_partition(struct rocksdb_store *store, const struct selected_partition *selected,
-			  struct time_range range, const struct store_scanner *scanner,
-			  struct error *err)
+			  struct deadline *deadline, struct time_range range,
+			  const struct store_scanner *scanner, struct error *err)
 {
 	struct scanning scanning = { .scanner = scanner };
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
+		.deadline = deadline,
 		.rollup = scanner->detail == SCAN_ROWS ? CHUNK_ROWS : CHUNK_SUMS,
 		.query_groups = scanner->detail == SCAN_SERIES_SUMS ? scanner->groups : NULL,
 		.join = scanner->detail == SCAN_SUMS || scanner->groups,
@@ -379,7 +400,8 @@ int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *resu
 
 	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
 		if (range_overlaps(range, selection->partitions[i].partition))
-			rc = scan_partition(store, &selection->partitions[i], range, scanner, err);
+			rc = scan_partition(store, &selection->partitions[i], result->deadline,
+					    range, scanner, err);
 	return rc;
 }
 
@@ -462,10 +484,12 @@ static int count_rows(void *context, const struct store_rows *rows)
 }
 
 static int count_partition(struct rocksdb_store *store, const struct selected_partition *selected,
-			   struct time_range range, struct counting *counting, struct error *err)
+			   struct deadline *deadline, struct time_range range,
+			   struct counting *counting, struct error *err)
 {
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
+		.deadline = deadline,
 		.rollup = CHUNK_TOTALS,
 		.query_groups = counting->rows,
 		.join = true,
@@ -501,7 +525,7 @@ int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *
 	range.to_ns = range.from_ns + counting.slot_count * slot_ns;
 	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
 		if (range_overlaps(range, selection->partitions[i].partition))
-			rc = count_partition(store, &selection->partitions[i], range, &counting,
-					     err);
+			rc = count_partition(store, &selection->partitions[i], result->deadline,
+					     range, &counting, err);
 	return rc;
 }

@@ -21,6 +21,7 @@ struct found_series {
 
 struct selecting {
 	struct rocksdb_selection *selection;
+	struct deadline *deadline;
 	struct string_table strings;
 	struct found_series *series;
 	uint32_t series_count, series_capacity;
@@ -49,25 +50,26 @@ static int copy_string(struct selecting *selecting, const char *string, uint32_t
 	return string_table_add(&selecting->strings, string, strlen(string), ret_number);
 }
 
-static int copy_pairs(struct selecting *selecting, const struct postings *postings,
+static int copy_pairs(struct selecting *selecting, const struct postings_view *postings,
 		      const struct indexed_series *series)
 {
 	int rc = array_reserve(&selecting->pairs, sizeof(uint32_t), &selecting->pair_capacity,
 			       selecting->pair_count, 2 * series->pair_count, UINT32_MAX / 2);
 
 	for (uint32_t i = 0; i < series->pair_count && rc == 0; i++) {
-		uint32_t pair = postings->series_pairs[series->first_pair + i];
+		const struct label_pair *pair =
+			&postings->pairs[postings->series_pairs[series->first_pair + i]];
 		uint32_t *to = &selecting->pairs[selecting->pair_count];
 
-		rc = copy_string(selecting, postings_name(postings, pair), &to[0]);
+		rc = copy_string(selecting, pair->name, &to[0]);
 		if (rc == 0)
-			rc = copy_string(selecting, postings_value(postings, pair), &to[1]);
+			rc = copy_string(selecting, pair->value, &to[1]);
 		selecting->pair_count += 2;
 	}
 	return rc;
 }
 
-static int add_found(struct selecting *selecting, const struct postings *postings,
+static int add_found(struct selecting *selecting, const struct postings_view *postings,
 		     const struct indexed_series *series, uint32_t *ret_number)
 {
 	struct found_series found = { .id = series->id,
@@ -84,7 +86,7 @@ static int add_found(struct selecting *selecting, const struct postings *posting
 	int rc = array_reserve(&selecting->series, sizeof(found), &selecting->series_capacity,
 			       number, 1, UINT32_MAX / 2);
 	if (rc == 0)
-		rc = copy_string(selecting, postings_value(postings, series->type), &found.type);
+		rc = copy_string(selecting, postings->pairs[series->type].value, &found.type);
 	if (rc == 0)
 		rc = copy_pairs(selecting, postings, series);
 	if (rc == 0)
@@ -98,17 +100,20 @@ static int add_found(struct selecting *selecting, const struct postings *posting
 }
 
 /** List the series of @set by group. */
-static int list_groups(const struct postings *postings, const struct series_set *set,
+static int list_groups(const struct postings_view *postings, const struct series_set *set,
 		       struct selected_partition *selected)
 {
 	_cleanup_free_ uint32_t *counts = calloc(postings->group_count + 1, sizeof(*counts));
 	_cleanup_free_ uint32_t *positions = calloc(postings->group_count + 1, sizeof(*positions));
+	_cleanup_free_ uint32_t *sizes = calloc(postings->group_count + 1, sizeof(*sizes));
 
 	selected->groups = calloc(postings->group_count + 1, sizeof(*selected->groups));
-	if (!counts || !positions || !selected->groups)
+	if (!counts || !positions || !sizes || !selected->groups)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < set->series_count; i++)
+	for (uint32_t i = 0; i < set->series_count; i++) {
 		counts[postings->series[i].group] += series_set_has(set, i);
+		sizes[postings->series[i].group]++;
+	}
 	for (uint32_t i = 0; i < postings->group_count; i++) {
 		if (!counts[i])
 			continue;
@@ -116,7 +121,7 @@ static int list_groups(const struct postings *postings, const struct series_set 
 		struct selected_group *group = &selected->groups[selected->group_count++];
 		*group = (struct selected_group){
 			.group = i,
-			.series_count = postings->groups[i].series_count,
+			.series_count = sizes[i],
 			.series = malloc(counts[i] * sizeof(*group->series)),
 		};
 		if (!group->series)
@@ -132,7 +137,7 @@ static int list_groups(const struct postings *postings, const struct series_set 
 	return 0;
 }
 
-static int number_series(struct selecting *selecting, const struct postings *postings,
+static int number_series(struct selecting *selecting, const struct postings_view *postings,
 			 const struct series_set *set, struct selected_partition *selected)
 {
 	int rc = 0;
@@ -166,19 +171,20 @@ struct match {
 	struct time_range range;
 };
 
-/** Find the series of @partition that match. Its lock is held. */
+/** Find the series of @partition that match. -ENOENT: it was dropped or is damaged. No lock is held. */
 static int match_partition(const struct match *match, struct partition *partition,
-			   struct series_set *ret_set, struct error *err)
+			   struct postings_view *ret_view, struct series_set *ret_set,
+			   struct error *err)
 {
 	uint64_t presence = partition_presence(partition, match->range.from_ns, match->range.to_ns);
-	int rc = partition_load_postings(partition, match->store->db, err);
+	int rc = partition_read_postings(partition, match->store->db, ret_view, err);
 
-	if (rc == -EBADMSG)
-		return 0; // recorded: the answer goes without it, and says so
 	if (rc < 0)
-		return rc;
-	rc = postings_select(partition->postings, match->selector, match->type, presence, ret_set);
-	return rc ? error_set(err, rc, "store: out of memory") : 0;
+		return rc == -EBADMSG ? -ENOENT : rc; // recorded: the answer says what it lacks
+	rc = postings_select(ret_view, match->selector, match->type, presence, ret_set);
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	return match->selector ? selector_check_cost(match->selector, err) : 0;
 }
 
 static int select_partition(const struct match *match, struct selecting *selecting,
@@ -186,20 +192,18 @@ static int select_partition(const struct match *match, struct selecting *selecti
 {
 	struct rocksdb_selection *selection = selecting->selection;
 	struct selected_partition *selected = &selection->partitions[selection->partition_count];
+	_cleanup_(postings_view_deinit) struct postings_view view = { 0 };
 	_cleanup_(series_set_deinit) struct series_set set = { 0 };
-	int rc;
+	int rc = match_partition(match, partition, &view, &set, err);
 
-	pthread_mutex_lock(&partition->lock);
-	rc = partition->dropped ? 0 : match_partition(match, partition, &set, err);
-	if (rc == 0 && set.words && !set_is_empty(&set)) {
+	if (rc == 0 && !set_is_empty(&set)) {
 		selected->partition = partition_ref(partition);
 		selection->partition_count++;
-		rc = number_series(selecting, partition->postings, &set, selected);
+		rc = number_series(selecting, &view, &set, selected);
 		if (rc < 0)
 			error_set(err, rc, "store: out of memory");
 	}
-	pthread_mutex_unlock(&partition->lock);
-	return rc;
+	return rc == -ENOENT ? 0 : rc;
 }
 
 /** Move the strings to the selection; its labels point into them. */
@@ -229,6 +233,7 @@ static int finish_selection(struct selecting *selecting, struct store_selection 
 		};
 	}
 	result->series_count = selecting->series_count;
+	result->deadline = selecting->deadline;
 	return 0;
 }
 
@@ -292,6 +297,7 @@ int rocksdb_select(struct rocksdb_store *store, const struct selector *selector,
 	if (rc < 0)
 		return error_set(err, rc, "store: out of memory");
 	selecting.selection = result->private_;
+	selecting.deadline = selector ? selector->deadline : NULL;
 	for (uint32_t i = 0; i < list.count && rc == 0; i++)
 		rc = select_partition(&match, &selecting, list.partitions[i], err);
 	if (rc < 0)
@@ -305,47 +311,54 @@ int rocksdb_select(struct rocksdb_store *store, const struct selector *selector,
 
 // ---- names and values -------------------------------------------------------------------------------
 
+/** Mark the pairs of the series in @set. */
+static void mark_pairs(const struct postings_view *view, const struct series_set *set, bool *marked)
+{
+	for (uint32_t i = 0; i < set->series_count; i++) {
+		const struct indexed_series *series = &view->series[i];
+
+		if (!series_set_has(set, i))
+			continue;
+		marked[series->type] = true;
+		for (uint32_t j = 0; j < series->pair_count; j++)
+			marked[view->series_pairs[series->first_pair + j]] = true;
+	}
+}
+
 /** Add the label names (@name NULL), or the values of @name, of the series in @set to @strings. */
-static int add_names(const struct postings *postings, const struct series_set *set,
+static int add_names(const struct postings_view *view, const struct series_set *set,
 		     const char *name, struct string_table *strings)
 {
-	for (uint32_t i = 0; i < postings->pair_count; i++) {
-		const struct label_pair *pair = &postings->pairs[i];
-		const char *pair_name = postings_name(postings, i), *wanted = pair_name;
-		uint32_t number, at = 0;
+	_cleanup_free_ bool *marked = calloc(view->pair_count + 1ULL, sizeof(*marked));
+	int rc = marked ? 0 : -ENOMEM;
 
-		if (name ? strcmp(pair_name, name) : !strcmp(pair_name, POSTINGS_TYPE))
-			continue;
-		if (name)
-			wanted = postings_value(postings, i);
-		if (string_table_find(strings, wanted) != HASH_TABLE_NONE)
-			continue;
-		while (at < pair->series_count && !series_set_has(set, pair->series[at]))
-			at++;
-		if (at == pair->series_count)
-			continue;
-		int rc = string_table_add(strings, wanted, strlen(wanted), &number);
-		if (rc < 0)
-			return rc;
+	if (rc == 0)
+		mark_pairs(view, set, marked);
+	for (uint32_t i = 0; i < view->pair_count && rc == 0; i++) {
+		const struct label_pair *pair = &view->pairs[i];
+		const char *wanted = name ? pair->value : pair->name;
+		uint32_t number;
+
+		if (marked[i] &&
+		    (name ? !strcmp(pair->name, name) : strcmp(pair->name, POSTINGS_TYPE) != 0))
+			rc = string_table_add(strings, wanted, strlen(wanted), &number);
 	}
-	return 0;
+	return rc;
 }
 
 static int add_partition_names(const struct match *match, struct partition *partition,
 			       const char *name, struct string_table *strings, struct error *err)
 {
+	_cleanup_(postings_view_deinit) struct postings_view view = { 0 };
 	_cleanup_(series_set_deinit) struct series_set set = { 0 };
-	int rc;
+	int rc = match_partition(match, partition, &view, &set, err);
 
-	pthread_mutex_lock(&partition->lock);
-	rc = partition->dropped ? 0 : match_partition(match, partition, &set, err);
-	if (rc == 0 && set.words) {
-		rc = add_names(partition->postings, &set, name, strings);
+	if (rc == 0) {
+		rc = add_names(&view, &set, name, strings);
 		if (rc < 0)
 			error_set(err, rc, "store: out of memory");
 	}
-	pthread_mutex_unlock(&partition->lock);
-	return rc;
+	return rc == -ENOENT ? 0 : rc;
 }
 
 static int compare_names(const void *a, const void *b)

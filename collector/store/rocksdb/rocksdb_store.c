@@ -264,6 +264,7 @@ static int list_partition(struct rocksdb_store *store, uint64_t start_ns,
 		return -ENOMEM;
 	if (!summary || partition_summary_decode(*summary, &partition->summary) < 0)
 		partition_note_damage(partition, "the partition's summary is damaged");
+	partition_publish(partition);
 	rocksdb_unpin_partition(partition);
 	return 0;
 }
@@ -349,6 +350,7 @@ static int restore_run(struct partition *partition, struct bytes key, struct byt
 	rc = head_prepare(&partition->head, run->minute);
 	if (rc == 0)
 		head_add(&partition->head, run);
+	partition_publish(partition);
 	raw_run_unref(run);
 	return rc;
 }
@@ -484,6 +486,7 @@ void rocksdb_core_close(struct rocksdb_store *store)
 	free(store);
 }
 
+/** Takes no partition's lock: a probe must not wait for a batch, nor for a query. */
 static void read_partition_stats(struct rocksdb_store *store, struct store_stats *stats)
 {
 	struct partition_list list;
@@ -495,18 +498,17 @@ static void read_partition_stats(struct rocksdb_store *store, struct store_stats
 	for (uint32_t i = 0; i < list.count; i++) {
 		struct partition *partition = list.partitions[i];
 
-		pthread_mutex_lock(&partition->lock);
-		const struct partition_summary *summary = &partition->summary;
-		stats->nodes += summary->nodes;
-		stats->series += summary->series;
-		if (summary->oldest_ns &&
-		    (!stats->oldest_ns || summary->oldest_ns < stats->oldest_ns))
-			stats->oldest_ns = summary->oldest_ns;
-		if (summary->newest_ns > stats->newest_ns)
-			stats->newest_ns = summary->newest_ns;
-		stats->memory_bytes += partition_memory(partition);
-		stats->partitions_damaged += partition->damage[0] != '\0';
-		pthread_mutex_unlock(&partition->lock);
+		struct partition_figures *figures = &partition->figures;
+		uint64_t oldest_ns = figures->oldest_ns, newest_ns = figures->newest_ns;
+
+		stats->nodes += figures->nodes;
+		stats->series += figures->series;
+		if (oldest_ns && (!stats->oldest_ns || oldest_ns < stats->oldest_ns))
+			stats->oldest_ns = oldest_ns;
+		if (newest_ns > stats->newest_ns)
+			stats->newest_ns = newest_ns;
+		stats->memory_bytes += figures->memory_bytes;
+		stats->partitions_damaged += figures->damaged;
 	}
 	partition_list_deinit(&list);
 }

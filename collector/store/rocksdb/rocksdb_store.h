@@ -12,7 +12,7 @@
 //   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
 //   rocksdb_check.c     checks a store that nobody writes
 //
-// Order of locks: maintain_lock, resolve_lock, partition->lock (two of them only under
+// Order of locks: maintain_lock, resolve_lock, partition->read_lock, partition->lock (two of them only under
 // resolve_lock), partitions_lock, commit_lock, clock_lock.
 #pragma once
 

@@ -259,8 +259,7 @@ TEST(group_tables_add_up_to_the_whole)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, 100 * PARTITION_NS },
-			       .group_by = "node",
-			       .deadline_ns = 0 };
+			       .group_by = "node" };
 	struct flame_tree tree;
 	struct error err;
 	int64_t sum = 0;
@@ -296,8 +295,7 @@ TEST(truncation_keeps_the_largest_nodes)
 				       .selector = &selector,
 				       .type = PROFILE_TYPE_CPU,
 				       .range = { 0, 100 * PARTITION_NS },
-				       .group_by = NULL,
-				       .deadline_ns = 0 };
+				       .group_by = NULL };
 		struct flame_tree full, cut_tree;
 		struct error err;
 		int64_t cut, below = 0, least = INT64_MAX;
@@ -341,8 +339,7 @@ TEST(truncation_keeps_a_tree_that_fits)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, 100 * PARTITION_NS },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
+			       .group_by = NULL };
 	struct naive_node root = { .name = "total" };
 	struct flame_tree tree;
 	struct error err;
@@ -442,8 +439,7 @@ TEST(an_empty_selection_gives_an_empty_answer)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, PARTITION_NS },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
+			       .group_by = NULL };
 	struct flame_tree tree;
 	struct query_series_set set;
 	struct profile *profile;
@@ -479,8 +475,7 @@ TEST(a_failing_store_fails_the_query)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, 100 * PARTITION_NS },
-			       .group_by = "node",
-			       .deadline_ns = 0 };
+			       .group_by = "node" };
 	struct flame_tree tree = { .node_count = 77 };
 	struct profile *profile;
 	struct error err;
@@ -492,23 +487,31 @@ TEST(a_failing_store_fails_the_query)
 	store_close(store);
 }
 
+static bool is_gone(void *context)
+{
+	return *(bool *)context;
+}
+
 TEST(a_merge_ends_at_its_deadline)
 {
 	struct store *store = random_store();
-	struct selector selector = { 0 };
+	bool gone = false;
+	struct deadline deadline = { .at_ns = 1, .is_gone = is_gone, .context = &gone };
+	struct selector selector = { .deadline = &deadline };
 	struct query query = { .store = store,
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, 100 * PARTITION_NS },
-			       .group_by = NULL,
-			       .deadline_ns = 1 };
+			       .group_by = NULL };
 	struct flame_tree tree;
 	struct error err;
 
 	assert_int_equal(-ETIMEDOUT, query_flame_tree(&query, &tree, &err));
-	query.deadline_ns = clock_monotonic_ns() + 100 * NS_PER_SECOND;
+	deadline.at_ns = clock_monotonic_ns() + 100 * NS_PER_SECOND;
 	assert_int_equal(0, query_flame_tree(&query, &tree, &err));
 	flame_tree_deinit(&tree);
+	gone = true;
+	assert_int_equal(-ECANCELED, query_flame_tree(&query, &tree, &err));
 	store_close(store);
 }
 
@@ -520,8 +523,7 @@ TEST(overflowing_values_wrap)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, 100 * PARTITION_NS },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
+			       .group_by = NULL };
 	struct flame_tree tree;
 	struct top_row *rows;
 	struct error err;
@@ -547,8 +549,7 @@ TEST(refuses_expensive_patterns)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, PARTITION_NS },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
+			       .group_by = NULL };
 	struct flame_tree tree;
 	struct error err;
 

@@ -65,8 +65,7 @@ TEST(sums_groups_beyond_the_limit_as_other)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, PARTITION_NS },
-			       .group_by = "pod",
-			       .deadline_ns = 0 };
+			       .group_by = "pod" };
 	struct query_series_set set;
 	struct error err;
 
@@ -102,8 +101,7 @@ TEST(a_heat_map_counts_each_slot)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { PARTITION_NS + 5, 3 * PARTITION_NS + 1 },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
+			       .group_by = NULL };
 	struct heat_map map;
 	struct error err;
 	int64_t value_max = 0;
@@ -130,8 +128,7 @@ TEST(refuses_too_many_points_with_a_remedy)
 			       .selector = &selector,
 			       .type = PROFILE_TYPE_CPU,
 			       .range = { 0, 3600 * PARTITION_NS },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
+			       .group_by = NULL };
 	struct query_series_set set = { 0 };
 	struct heat_map map = { 0 };
 	struct error err;

@@ -147,7 +147,6 @@ int store_select(struct store *store, const struct selector *selector, const cha
 	struct store_selection *selection = calloc(1, sizeof(*selection));
 	uint32_t *numbers = calloc(store->series_count + 1, sizeof(*numbers));
 
-	(void)err;
 	selection->series = calloc(store->series_count + 1, sizeof(*selection->series));
 	selection->private_ = numbers;
 	for (uint32_t i = 0; i < store->series_count; i++) {
@@ -160,6 +159,12 @@ int store_select(struct store *store, const struct selector *selector, const cha
 		selection->series[selection->series_count].labels = store->series[i].labels;
 		selection->series[selection->series_count].type = store->series[i].type;
 		selection->series_count++;
+	}
+	selection->deadline = selector->deadline;
+	int rc = selector_check_cost(selector, err);
+	if (rc) {
+		store_selection_free(selection);
+		return rc;
 	}
 	*ret_selection = selection;
 	return 0;

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Selectors: what is read, what is refused and where, what matches, what hostile patterns cost.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <dlfcn.h>
 #include <errno.h>
+#include <pcre2.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/test.h"
 
@@ -235,6 +241,97 @@ TEST(stops_hostile_patterns_early)
 	}
 }
 
+// ---- doubles of the clock and of PCRE2 ----------------------------------------------------------------
+
+static uint64_t match_takes_ns, clock_ahead_ns;
+static uint32_t match_count;
+
+/** Interposed: the machine's clock, ahead by what matches have taken. */
+int clock_gettime(clockid_t clock, struct timespec *ret_time)
+{
+	int rc = (int)syscall(SYS_clock_gettime, clock, ret_time);
+
+	ret_time->tv_sec += (time_t)(clock_ahead_ns / NS_PER_SECOND);
+	return rc;
+}
+
+/** Interposed: counts, and takes as long as the test says. */
+int pcre2_match_8(const pcre2_code_8 *code, PCRE2_SPTR8 subject, PCRE2_SIZE size, PCRE2_SIZE start,
+		  uint32_t options, pcre2_match_data_8 *data, pcre2_match_context_8 *context)
+{
+	static typeof(pcre2_match_8) *match;
+
+	match = match ? match : (typeof(match))dlsym(RTLD_NEXT, "pcre2_match_8");
+	match_count++;
+	clock_ahead_ns += match_takes_ns;
+	return match(code, subject, size, start, options, data, context);
+}
+
+TEST(all_patterns_share_one_budget)
+{
+	struct selector selector;
+	struct error err = { 0 };
+	char text[SELECTOR_MATCHERS_MAX * 20] = "{";
+
+	for (int i = 0; i < SELECTOR_MATCHERS_MAX; i++)
+		sprintf(text + strlen(text), "%sl%d=~\"x.*\"", i ? "," : "", i);
+	strcat(text, "}");
+	assert_int_equal(0, selector_parse(text, SELECTOR_ALL_TENANTS, &selector, &err));
+	match_count = 0;
+	match_takes_ns = NS_PER_SECOND;
+	for (int i = 0; i < SELECTOR_MATCHERS_MAX; i++)
+		for (int value = 0; value < 100; value++)
+			matcher_matches(&selector.matchers[i], "xyz");
+	match_takes_ns = 0;
+	EXPECT_EQ(2, match_count, "matches of a second each");
+	assert_int_equal(-EINVAL, selector_check_cost(&selector, &err));
+	assert_non_null(strstr(err.text, "for l0 takes too long"));
+	selector_deinit(&selector);
+}
+
+static uint32_t polls_left;
+
+static bool is_gone(void *context)
+{
+	(void)context;
+	return !polls_left--;
+}
+
+TEST(ends_when_nobody_waits_for_the_answer)
+{
+	struct selector selector;
+	struct error err = { 0 };
+	struct deadline deadline = { .is_gone = is_gone };
+
+	assert_int_equal(0, selector_parse("{node=~\"a.*\"}", NULL, &selector, &err));
+	selector_set_deadline(&selector, &deadline);
+	match_count = 0;
+	polls_left = 10;
+	for (int i = 0; i < 1000; i++)
+		EXPECT_EQ(i < 10, matcher_matches(&selector.matchers[0], "abc"),
+			  "as long as wanted");
+	EXPECT_EQ(10, match_count, "matches");
+	assert_int_equal(-ECANCELED, selector_check_cost(&selector, &err));
+	selector_deinit(&selector);
+}
+
+TEST(ends_at_its_deadline)
+{
+	struct selector selector;
+	struct error err = { 0 };
+	struct deadline deadline = { 0 };
+
+	assert_int_equal(0, selector_parse("{a=~\"x.*\"}", NULL, &selector, &err));
+	deadline.at_ns = clock_monotonic_ns() + 1;
+	selector_set_deadline(&selector, &deadline);
+	match_count = 0;
+	clock_ahead_ns += NS_PER_SECOND;
+	assert_false(matcher_matches(&selector.matchers[0], "xyz"));
+	EXPECT_EQ(0, match_count, "matches");
+	assert_int_equal(-ETIMEDOUT, selector_check_cost(&selector, &err));
+	selector_deinit(&selector);
+}
+
 TEST(reports_a_pattern_that_was_stopped)
 {
 	struct selector selector;
@@ -296,4 +393,7 @@ RUN_TESTS(cmocka_unit_test(matches_its_tenant_only), cmocka_unit_test(parses_sel
 	  cmocka_unit_test(refuses_wrong_selectors_with_the_column),
 	  cmocka_unit_test(selectors_have_limits), cmocka_unit_test(labels_match_as_in_promql),
 	  cmocka_unit_test(stops_hostile_patterns_early),
+	  cmocka_unit_test(all_patterns_share_one_budget),
+	  cmocka_unit_test(ends_when_nobody_waits_for_the_answer),
+	  cmocka_unit_test(ends_at_its_deadline),
 	  cmocka_unit_test(reports_a_pattern_that_was_stopped))

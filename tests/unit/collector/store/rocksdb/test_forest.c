@@ -218,11 +218,75 @@ TEST(a_full_forest_counts_stacks_as_lost)
 
 // ---- views ----------------------------------------------------------------------------------------------
 
+/** A snapshot that follows @before. Returns the steps under the lock in *ret_steps. */
+static struct forest_view *snapshot(const struct forest_view *before, const struct forest *forest,
+				    uint32_t *ret_steps)
+{
+	struct forest_extent extent = forest_extent_of(forest);
+	struct forest_view *view = forest_view_begin(before, &extent);
+	int rc;
+
+	assert_non_null(view);
+	for (*ret_steps = 1; (rc = forest_view_step(view, forest)) == -EAGAIN; (*ret_steps)++)
+		continue;
+	assert_int_equal(0, rc);
+	return view;
+}
+
+TEST(a_view_is_copied_in_small_steps)
+{
+	struct forest *forest = forest_new();
+	struct forest_extent empty = forest_extent_of(forest);
+	struct forest_view *view = forest_view_begin(NULL, &empty), *first, *second;
+	uint32_t steps, node;
+
+	for (uint32_t i = 0; i < 1000000; i++)
+		assert_int_equal(0, forest_restore_node(forest, 0, i));
+	EXPECT_EQ(-ENOSPC, forest_view_step(view, forest), "it has outgrown its room");
+	forest_view_unref(view);
+	first = snapshot(NULL, forest, &steps);
+	EXPECT_EQ(1000001, first->forest.node_count, "nodes");
+	assert_in_range(steps, 8000000 / FOREST_VIEW_STEP_BYTES,
+			8000000 / FOREST_VIEW_STEP_BYTES + 2);
+
+	node = add(forest, "main;f", STACK_END_COMPLETE);
+	second = snapshot(first, forest, &steps);
+	EXPECT_EQ(1, steps, "only the growth");
+	EXPECT_EQ(1000002, second->forest.node_count, "nodes");
+	EXPECT_EQ(0, memcmp(first->parents, second->parents, 4000000), "what was there");
+	char text[64] = "";
+	append_stack_text(&second->forest, node, text);
+	EXPECT_STR("main;f", text, "stack");
+	forest_view_unref(first);
+	forest_view_unref(second);
+	forest_free(forest);
+}
+
+TEST(a_view_grows_while_it_is_copied)
+{
+	struct forest *forest = forest_new();
+
+	for (uint32_t i = 0; i < 300000; i++)
+		assert_int_equal(0, forest_restore_node(forest, 0, i));
+	struct forest_extent extent = forest_extent_of(forest);
+	struct forest_view *view = forest_view_begin(NULL, &extent);
+	EXPECT_EQ(-EAGAIN, forest_view_step(view, forest), "more to copy");
+	uint32_t node = add(forest, "main;f", STACK_END_COMPLETE);
+	while (forest_view_step(view, forest))
+		continue;
+	char text[64] = "";
+	append_stack_text(&view->forest, node, text);
+	EXPECT_STR("main;f", text, "added meanwhile");
+	forest_view_unref(view);
+	forest_free(forest);
+}
+
 TEST(a_view_is_immutable)
 {
 	struct forest *forest = forest_new();
 	uint32_t node = add(forest, "main;f", STACK_END_COMPLETE);
-	struct forest_view *view = forest_view_copy(forest), *taken;
+	uint32_t steps;
+	struct forest_view *view = snapshot(NULL, forest, &steps), *taken;
 	char text[64] = "";
 
 	assert_false(forest_view_is_stale(view, forest));
@@ -251,4 +315,5 @@ RUN_TESTS(cmocka_unit_test(stacks_share_their_callers),
 	  cmocka_unit_test(restores_a_forest_from_its_records),
 	  cmocka_unit_test(saves_late_names_as_records), cmocka_unit_test(refuses_damaged_records),
 	  cmocka_unit_test(a_full_forest_counts_stacks_as_lost),
-	  cmocka_unit_test(a_view_is_immutable))
+	  cmocka_unit_test(a_view_is_copied_in_small_steps),
+	  cmocka_unit_test(a_view_grows_while_it_is_copied), cmocka_unit_test(a_view_is_immutable))

@@ -19,7 +19,7 @@ static void expect_placed(struct postings *postings, const char *text, const cha
 		uint32_t pair = postings->series_pairs[found->first_pair + i];
 
 		sprintf(placed + strlen(placed), "%s%s=%s", i ? "," : "",
-			postings_name(postings, pair), postings_value(postings, pair));
+			postings->pairs[pair].name, postings->pairs[pair].value);
 	}
 	assert_string_equal(expected ? expected : text, placed);
 	EXPECT_EQ(expected != NULL, is_other, text);
@@ -60,7 +60,7 @@ TEST(a_process_with_many_threads_loses_their_names)
 	expect_placed(postings, "node=n,process=p,service=s,thread=t7", NULL); // is there
 	expect_placed(postings, "node=n,process=q,service=s,thread=new", NULL);
 	expect_placed(postings, "node=m,process=p,service=s,thread=new", NULL);
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 TEST(a_service_leaves_room_for_others)
@@ -73,7 +73,7 @@ TEST(a_service_leaves_room_for_others)
 	expect_placed(postings, "node=new,service=s,thread=t", "other=service,service=s");
 	expect_placed(postings, "node=new,service=t,thread=t", NULL);
 	expect_placed(postings, "node=new,service=s,tenant=a,thread=t", NULL); // of another's
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 TEST(a_node_leaves_room_for_others)
@@ -84,7 +84,7 @@ TEST(a_node_leaves_room_for_others)
 	EXPECT_EQ(SERIES_PER_NODE_MAX + 1, postings->series_count, "and one of the excess");
 	expect_placed(postings, "node=n,service=new", "node=n,other=node");
 	expect_placed(postings, "node=m,service=new", NULL);
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 TEST(a_tenant_leaves_room_for_others)
@@ -94,7 +94,7 @@ TEST(a_tenant_leaves_room_for_others)
 	place_many(postings, "tenant=a,service=s%u,node=n%u", SERIES_PER_TENANT_MAX + 500);
 	expect_placed(postings, "node=new,service=new,tenant=a", "other=tenant,tenant=a");
 	expect_placed(postings, "node=new,service=new,tenant=b", NULL);
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 TEST(a_full_partition_keeps_the_sums)
@@ -105,7 +105,7 @@ TEST(a_full_partition_keeps_the_sums)
 	EXPECT_EQ(POSTINGS_SERIES_MAX - SERIES_OF_EXCESS_MAX + 1, postings->series_count, "series");
 	expect_placed(postings, "node=new,service=new", "other=collector");
 	expect_placed(postings, "node=new,service=new,tenant=b", "other=collector,tenant=b");
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 TEST(nobody_claims_the_excess)
@@ -120,7 +120,7 @@ TEST(nobody_claims_the_excess)
 	EXPECT_EQ(1, postings->series[series].pair_count, "only its service");
 	EXPECT_EQ(false, is_other, "an ordinary series");
 	labels_deinit(&labels);
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 TEST(quotas_hold_after_decoding)
@@ -137,8 +137,8 @@ TEST(quotas_hold_after_decoding)
 	expect_placed(restored, "node=n,process=p,service=s,thread=new",
 		      "node=n,other=process,process=p,service=s");
 	buffer_deinit(&record);
-	postings_free(postings);
-	postings_free(restored);
+	postings_unref(postings);
+	postings_unref(restored);
 }
 
 RUN_TESTS(cmocka_unit_test(a_process_with_many_threads_loses_their_names),

@@ -16,18 +16,28 @@ static int add(struct postings *postings, const char *text, const char *type, ui
 	return rc;
 }
 
-static uint32_t count_matches(struct postings *postings, const char *selector_text,
+static uint32_t count_in_view(const struct postings_view *view, const char *selector_text,
 			      const char *type, uint64_t presence)
 {
 	struct selector selector = selector_of(selector_text);
 	struct series_set set;
 	uint32_t count = 0;
 
-	assert_int_equal(0, postings_select(postings, &selector, type, presence, &set));
-	for (uint32_t i = 0; i < postings->series_count + 100; i++)
+	assert_int_equal(0, postings_select(view, &selector, type, presence, &set));
+	for (uint32_t i = 0; i < view->series_count + 100; i++)
 		count += series_set_has(&set, i);
 	series_set_deinit(&set);
 	selector_deinit(&selector);
+	return count;
+}
+
+static uint32_t count_matches(struct postings *postings, const char *selector_text,
+			      const char *type, uint64_t presence)
+{
+	struct postings_view view = postings_view(postings);
+	uint32_t count = count_in_view(&view, selector_text, type, presence);
+
+	postings_view_deinit(&view);
 	return count;
 }
 
@@ -59,7 +69,7 @@ TEST(groups_series_by_service_type_and_slot)
 	EXPECT_EQ(6, count_matches(postings, "{}", "cpu", 1), "of a type");
 	EXPECT_EQ(0, count_matches(postings, "{}", "cpu", 2), "not present");
 	EXPECT_EQ(3, count_matches(postings, "{service=\"a\"}", "cpu", UINT64_MAX), "selected");
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 /** Many values, so that sets have more than a word and lists grow. */
@@ -88,7 +98,24 @@ TEST(matches_values_of_many_series)
 		  "and a type");
 	EXPECT_EQ(1, count_matches(postings, "{thread=\"t999\"}", NULL, UINT64_MAX), "the last");
 	EXPECT_EQ(16, count_matches(postings, "{}", NULL, 1), "in the first 64th");
-	postings_free(postings);
+	postings_unref(postings);
+}
+
+TEST(a_view_stays_as_it_was)
+{
+	struct postings *postings = postings_new();
+
+	fill(postings, 0, 1000);
+	struct postings_view view = postings_view(postings);
+	fill(postings, 1000, 5000); // all arrays move
+	EXPECT_EQ(1000, count_in_view(&view, "{}", NULL, UINT64_MAX), "all");
+	EXPECT_EQ(20, count_in_view(&view, "{node=~\"n7\"}", NULL, UINT64_MAX), "a node");
+	EXPECT_EQ(100, count_matches(postings, "{node=~\"n7\"}", NULL, UINT64_MAX), "now");
+	postings_unref(postings); // evicted
+	EXPECT_EQ(20, count_in_view(&view, "{node=~\"n7\"}", NULL, UINT64_MAX), "a node");
+	EXPECT_EQ(1, count_in_view(&view, "{thread=\"t999\"}", NULL, UINT64_MAX), "the last");
+	EXPECT_EQ(0, count_in_view(&view, "{thread=\"t1000\"}", NULL, UINT64_MAX), "after it");
+	postings_view_deinit(&view);
 }
 
 TEST(restores_postings_from_their_records)
@@ -113,8 +140,8 @@ TEST(restores_postings_from_their_records)
 		copy->series[i].presence = 1;
 	}
 	EXPECT_EQ(20, count_matches(copy, "{node=~\"n[78]\"}", "cpu", 1), "selected");
-	postings_free(postings);
-	postings_free(copy);
+	postings_unref(postings);
+	postings_unref(copy);
 }
 
 TEST(refuses_damaged_records)
@@ -135,10 +162,10 @@ TEST(refuses_damaged_records)
 		int rc = postings_decode(copy, (struct bytes){ bytes, size }, NULL);
 		if (size < record.size)
 			EXPECT_EQ(-EBADMSG, rc, "cut");
-		postings_free(copy);
+		postings_unref(copy);
 	}
 	buffer_deinit(&record);
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 TEST(refuses_series_beyond_the_limit)
@@ -152,7 +179,7 @@ TEST(refuses_series_beyond_the_limit)
 						 &labels, "cpu", 20, &series));
 	EXPECT_EQ(-E2BIG, add(postings, "service=x", "cpu", 20, &series), "one more");
 	EXPECT_EQ(POSTINGS_SERIES_MAX, postings->series_count, "series");
-	postings_free(postings);
+	postings_unref(postings);
 }
 
 // ---- small tables beside ----------------------------------------------------------------------------------
@@ -184,7 +211,7 @@ TEST(records_presence_per_64th)
 }
 
 RUN_TESTS(cmocka_unit_test(groups_series_by_service_type_and_slot),
-	  cmocka_unit_test(matches_values_of_many_series),
+	  cmocka_unit_test(matches_values_of_many_series), cmocka_unit_test(a_view_stays_as_it_was),
 	  cmocka_unit_test(restores_postings_from_their_records),
 	  cmocka_unit_test(refuses_damaged_records),
 	  cmocka_unit_test(refuses_series_beyond_the_limit),
