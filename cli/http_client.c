@@ -159,8 +159,14 @@ static size_t send_body(char *bytes, size_t size, size_t count, void *context)
 	return (size_t)got;
 }
 
-static void set_up_upload(CURL *curl, struct upload *upload)
+static void slist_freep(struct curl_slist **list)
 {
+	curl_slist_free_all(*list);
+}
+
+static void set_up_upload(CURL *curl, struct upload *upload, struct curl_slist *headers)
+{
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
 	curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)upload->bytes);
 	curl_easy_setopt(curl, CURLOPT_READFUNCTION, send_body);
@@ -171,12 +177,17 @@ static void set_up_upload(CURL *curl, struct upload *upload)
 static int perform(CURL *curl, const struct http_request *request, struct upload *upload,
 		   struct http_response *response, struct error *err)
 {
+	// A collector refuses to change anything without this header: pages of other sites cannot send it.
+	_cleanup_(slist_freep) struct curl_slist *headers =
+		upload ? curl_slist_append(NULL, "Cairn-Client: cairn") : NULL;
 	char words[CURL_ERROR_SIZE] = "";
 
+	if (upload && !headers)
+		return error_set(err, -ENOMEM, "out of memory");
 	response->body.size_max = HTTP_BODY_BYTES_MAX;
 	set_up(curl, request, &response->body, words);
 	if (upload)
-		set_up_upload(curl, upload);
+		set_up_upload(curl, upload, headers);
 	CURLcode code = curl_easy_perform(curl);
 	if (response->body.rc == -EFBIG)
 		return error_set(err, -EFBIG, "the answer is larger than %d MiB",

@@ -22,6 +22,7 @@
 #include "collector/access/access_file.h"
 #include "collector/backup.h"
 #include "collector/check_command.h"
+#include "collector/http/http_admin.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
 #include "collector/ingest/ingest_identity.h"
@@ -67,7 +68,8 @@ struct collector {
 	struct rpc_server *grpc;
 	struct readiness *readiness;
 	struct http_api api;
-	struct http_server *http;
+	struct http_guard guard;
+	struct http_server *http, *admin;
 	int http_port;
 	bool clock_doubted; // and logged
 };
@@ -80,6 +82,8 @@ static void collector_close(struct collector *collector)
 	if (collector->grpc)
 		rpc_server_close(collector->grpc, GRPC_GRACE_MS);
 	http_server_close(collector->http, HTTP_GRACE_MS);
+	http_server_close(collector->admin, HTTP_GRACE_MS);
+	http_guard_deinit(&collector->guard);
 	readiness_free(collector->readiness);
 	receiver_free(collector->receiver);
 	symbol_spaces_close(collector->symbols);
@@ -137,10 +141,12 @@ static int open_grpc(struct collector *collector, struct error *err)
 static int open_http(struct collector *collector, struct error *err)
 {
 	const struct http_server_options options = {
+		.setting = "http",
 		.address = collector->options.http,
 		.threads = (uint32_t)collector->options.http_threads,
 		.connections_max = collector->descriptors.http,
 		.answers = &collector->answers,
+		.guard = &collector->guard,
 		.context = &collector->api,
 		.tls = collector->tls,
 		.proxy_header = collector->options.proxy_header,
@@ -153,7 +159,38 @@ static int open_http(struct collector *collector, struct error *err)
 		.limited = http_api_limited,
 	};
 
-	return http_server_open(&options, &collector->http, &collector->http_port, err);
+	int rc = http_guard_init(&collector->guard, collector->options.http,
+				 collector->options.http_host, err);
+	return rc ? rc : http_server_open(&options, &collector->http, &collector->http_port, err);
+}
+
+/** Its threads answer nothing that takes time: probes and metrics never wait for queries. */
+static int open_admin(struct collector *collector, struct error *err)
+{
+	const char *address = collector->options.admin;
+	bool is_unix = address && strncmp(address, "unix:", 5) == 0;
+	int port;
+
+	if (!address)
+		return 0;
+	const struct http_server_options options = {
+		.setting = "admin",
+		.address = address,
+		.threads = 1,
+		.guard = &collector->guard,
+		.context = &collector->api,
+		.tls = is_unix ? NULL : collector->tls,
+		.admit = is_unix ? http_admin_admit : http_api_admit,
+		.is_slow = http_admin_is_slow,
+		.handle = http_admin_handle,
+		.begin_upload = http_api_begin_upload,
+		.end_upload = http_api_end_upload,
+		.done = http_api_done,
+	};
+	int rc = http_server_open(&options, &collector->admin, &port, err);
+	if (!rc)
+		log_info("collector: probes and metrics at %s (port %d)", address, port);
+	return rc;
 }
 
 /** Before the first thread. Without it all works but source lines and inlined calls. */
@@ -308,6 +345,8 @@ static int collector_open(struct collector *collector, struct error *err)
 	collector->api.metrics = &collector->metrics;
 	rc = open_http(collector, err);
 	if (!rc)
+		rc = open_admin(collector, err);
+	if (!rc)
 		rc = open_grpc(collector, err);
 	if (!rc)
 		atomic_store(&collector->api.ready, true);
@@ -318,6 +357,12 @@ static int collector_open(struct collector *collector, struct error *err)
 static void print_address(const struct collector *collector)
 {
 	const char *address = collector->options.http;
+
+	if (!collector->http_port) {
+		printf("cairn-collector %s: serving at %s\n", CAIRN_VERSION, address);
+		fflush(stdout);
+		return;
+	}
 	int host_size = (int)(strrchr(address, ':') - address);
 	bool all = host_size == 0 || strncmp(address, "0.0.0.0:", 8) == 0 ||
 		   strncmp(address, "[::]:", 5) == 0;

@@ -2,7 +2,9 @@
 #include "collector/options.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/address.h"
 #include "base/cleanup.h"
@@ -45,7 +47,11 @@ static int check_security(const struct collector_options *options, struct error 
 				 "--%s: needs --access, the file that says what each name may do",
 				 options->proxy_header ? "proxy-header" : "tls-client-ca");
 	int rc = check_address(options, "grpc", options->grpc, err);
-	return rc ? rc : check_address(options, "http", options->http, err);
+	if (!rc)
+		rc = check_address(options, "http", options->http, err);
+	return rc || !options->admin || strcmp(options->admin, "none") == 0
+		       ? rc
+		       : check_address(options, "admin", options->admin, err);
 }
 
 static int check(const struct collector_options *options, int argc, char **argv, int first_word,
@@ -73,6 +79,20 @@ static int check(const struct collector_options *options, int argc, char **argv,
 	return 0;
 }
 
+/** Its default lies in the directory of --data. */
+static int set_admin(struct collector_options *options, struct error *err)
+{
+	if (options->admin && strcmp(options->admin, "none") == 0) {
+		free(take(options->admin));
+		return 0;
+	}
+	if (!options->admin && asprintf(&options->admin, "unix:%s/admin.sock", options->data) < 0) {
+		options->admin = NULL;
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
 int collector_options_parse(struct collector_options *options, int argc, char **argv,
 			    enum config_outcome *ret_outcome, struct error *err)
 {
@@ -96,6 +116,22 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .default_text = "127.0.0.1:7070",
 		  .argument = "ADDR",
 		  .help = "Serve the web page and the HTTP API at this host:port" },
+		{ .name = "http-host",
+		  .kind = CONFIG_STRING,
+		  .value = &options->http_host,
+		  .default_text = NULL,
+		  .argument = "NAMES",
+		  .help = "Names by which browsers open the page, with commas between. Addresses, "
+			  "localhost and the host of --http need not be named; other names are "
+			  "refused, because any site may resolve its own name to this address" },
+		{ .name = "admin",
+		  .kind = CONFIG_STRING,
+		  .value = &options->admin,
+		  .default_text = NULL,
+		  .argument = "ADDR",
+		  .help = "Answer /metrics, /healthz and /readyz at this host:port or unix:PATH, "
+			  "however many queries run. Default: unix:DIR/admin.sock of --data; none: "
+			  "no such listener" },
 		{ .name = "access",
 		  .kind = CONFIG_STRING,
 		  .value = &options->access,
@@ -281,7 +317,8 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
 	if (rc || *ret_outcome == CONFIG_EXIT)
 		return rc;
-	return check(options, argc, argv, first_word, err);
+	rc = check(options, argc, argv, first_word, err);
+	return rc ? rc : set_admin(options, err);
 }
 
 void collector_options_deinit(struct collector_options *options)
@@ -289,6 +326,8 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->data);
 	free(options->grpc);
 	free(options->http);
+	free(options->http_host);
+	free(options->admin);
 	free(options->debuginfod);
 	free(options->tls_cert);
 	free(options->tls_key);

@@ -10,6 +10,8 @@ struct collector_options {
 	char *data; // directory
 	char *grpc; // address
 	char *http;
+	char *http_host; // names with commas between; NULL: none
+	char *admin;     // address; NULL: none
 	uint64_t retention_ns;
 	uint64_t retention_bytes; // 0: no limit
 	uint64_t disk_free_bytes;

@@ -276,6 +276,8 @@ void http_api_done(void *context, const struct http_request *request,
 
 	if (response->retry_after_s && strcmp(endpoint, "refused") == 0)
 		metrics_add(api->metrics, METRIC_QUERIES_REFUSED, 1);
+	if (response->is_foreign)
+		metrics_add(api->metrics, METRIC_REQUESTS_FOREIGN, 1);
 	if (response->status == HTTP_CLIENT_GONE)
 		metrics_add(api->metrics, METRIC_QUERIES_ABANDONED, 1);
 	metrics_add_response(api->metrics, endpoint, response->status, duration_ns, bytes);

@@ -60,6 +60,7 @@ struct http_response {
 	const char *allow;       // of a 405: a string constant, or NULL for GET and HEAD
 	const char *endpoint;    // for the metrics: a string constant, or NULL
 	char *set_cookie;        // owned, or NULL
+	bool is_foreign;         // refused: a page of another site sent the request
 };
 
 void http_response_deinit(struct http_response *response);

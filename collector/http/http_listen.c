@@ -2,16 +2,24 @@
 #include "collector/http/http_listen.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 
 enum { LISTEN_BACKLOG = 128, HOST_BYTES = 256 };
+
+#define UNIX_PREFIX "unix:"
 
 static void addrinfo_freep(struct addrinfo **info)
 {
@@ -41,6 +49,51 @@ static int split_address(const char *address, char host[HOST_BYTES], const char 
 	memcpy(host, address, size);
 	host[size] = '\0';
 	*ret_port = colon + 1;
+	return 0;
+}
+
+/** Open the folder of @path; *ret_name is the rest. A socket's address has 108 bytes, a path more. */
+static int open_folder(const char *path, const char **ret_name)
+{
+	const char *slash = strrchr(path, '/');
+	_cleanup_free_ char *folder =
+		slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+
+	if (!folder)
+		return -ENOMEM;
+	*ret_name = slash ? slash + 1 : path;
+	int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/** Is the socket left by a process that has ended? */
+static bool is_stale(const struct sockaddr_un *address)
+{
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return connect(fd, (const struct sockaddr *)address, sizeof(*address)) &&
+	       errno == ECONNREFUSED;
+}
+
+/** Only this user may connect: the mode is set before anybody can. */
+static int listen_unix(const char *path, int *ret_fd)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *name = NULL;
+	_cleanup_close_ int folder = open_folder(path, &name);
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (folder < 0 || fd < 0)
+		return folder < 0 ? folder : -errno;
+	if (!*name || snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s",
+			       folder, name) >= (int)sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	if (is_stale(&address))
+		unlinkat(folder, name, 0);
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) ||
+	    fchmodat(folder, name, 0600, 0) || listen(fd, LISTEN_BACKLOG))
+		return -errno;
+	*ret_fd = take_fd(fd);
 	return 0;
 }
 
@@ -101,6 +154,14 @@ static int describe(int rc, const char *address, const char *setting, struct err
 int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_port,
 		struct error *err)
 {
+	if (strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
+		int rc = listen_unix(address + strlen(UNIX_PREFIX), ret_fd);
+
+		if (rc == 0)
+			*ret_port = 0;
+		return rc ? describe(rc, address, setting, err) : 0;
+	}
+
 	_cleanup_(addrinfo_freep) struct addrinfo *info = NULL;
 	_cleanup_close_ int fd = -1;
 	char host[HOST_BYTES];
@@ -108,10 +169,11 @@ int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_
 
 	// getaddrinfo() accepts a number above 65535 and cuts it to another port.
 	if (split_address(address, host, &port) || strtoul(port, NULL, 10) > UINT16_MAX)
-		return error_set(err, -EINVAL,
-				 "--%s: \"%s\" is not an address; write 127.0.0.1:7070, [::1]:7070 "
-				 "or :7070 (all addresses)",
-				 setting, address);
+		return error_set(
+			err, -EINVAL,
+			"--%s: \"%s\" is not an address; write 127.0.0.1:7070, [::1]:7070, "
+			":7070 (all addresses) or unix:PATH",
+			setting, address);
 
 	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
 	int failed = getaddrinfo(*host ? host : NULL, port, &hints, &info);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a listening TCP socket at an address as users write it.
+// Opens a listening socket at an address as users write it.
 #pragma once
 
 #include "base/error.h"
 
 /**
- * Listen on @address: "host:port", ":port" (all addresses), "[::1]:port". @setting: the option's name,
+ * Listen on @address: "host:port", ":port" (all addresses), "[::1]:port", or "unix:PATH", to which
+ * only this user may connect (*ret_port is 0). @setting: the option's name,
  * for @err. Returns 0 (*ret_fd is non-blocking and the caller's); -EINVAL for an invalid address;
  * -EADDRINUSE and others, with the remedy in @err.
  */

@@ -364,6 +364,37 @@ static void read_request(struct exchange *exchange, const char *path)
 	read_credentials(exchange);
 }
 
+static const char *header(const struct exchange *exchange, const char *name)
+{
+	return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
+}
+
+/** Is it a request that the listener's guard admits? If not, respond. */
+static bool is_admitted(struct exchange *exchange, const char *method)
+{
+	const struct http_guard *guard = exchange->server->options.guard;
+	struct http_response *response = &exchange->response;
+	const struct http_caller caller = {
+		.changes = strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0,
+		.host = header(exchange, "Host"),
+		.origin = header(exchange, "Origin"),
+		.fetch_site = header(exchange, "Sec-Fetch-Site"),
+		.fetch_mode = header(exchange, "Sec-Fetch-Mode"),
+		.fetch_destination = header(exchange, "Sec-Fetch-Dest"),
+		.client = header(exchange, HTTP_CLIENT_HEADER),
+		.authorization = header(exchange, "Authorization"),
+	};
+	struct http_refusal refusal;
+
+	if (!guard || http_guard_admits(guard, &caller, &refusal))
+		return true;
+	http_respond_error(response, refusal.status, refusal.code, "", refusal.message);
+	response->endpoint = "refused";
+	response->is_foreign = true;
+	response->closes = true; // a body may follow
+	return false;
+}
+
 static bool has_body(struct MHD_Connection *connection)
 {
 	const char *size =
@@ -445,7 +476,9 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 
 	read_request(exchange, path);
 	request->body_fd = -1;
-	if (!read_method(method, &request->method))
+	if (!is_admitted(exchange, method))
+		; // refused
+	else if (!read_method(method, &request->method))
 		http_respond_error(response, 405, "method_not_allowed", "",
 				   "only GET, HEAD, PUT, POST and DELETE are allowed");
 	else if (!admit(exchange))
@@ -681,7 +714,8 @@ int http_server_open(const struct http_server_options *options, struct http_serv
 
 	if (options->threads == 0 || options->threads > WORKERS_MAX)
 		return error_set(err, -EINVAL, "http-threads: 1 to %d", WORKERS_MAX);
-	int rc = http_listen(options->address, "http", &fd, &port, err);
+	int rc = http_listen(options->address, options->setting ? options->setting : "http", &fd,
+			     &port, err);
 	if (rc)
 		return rc;
 

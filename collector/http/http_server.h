@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "collector/http/http_exchange.h"
+#include "collector/http/http_guard.h"
 
 enum {
 	HTTP_CONNECTIONS_MAX = 512,
@@ -32,13 +33,15 @@ enum http_limit {
 };
 
 struct http_server_options {
-	const char *address;                // "host:port", "[::1]:port"; port 0: any
+	const char *setting;                // that gave the address, for messages; NULL: "http"
+	const char *address;                // "host:port", "[::1]:port", "unix:PATH"; port 0: any
 	uint32_t threads;                   // 1..64: how many slow requests run at once
 	uint32_t connections_max;           // 0: HTTP_CONNECTIONS_MAX
 	struct byte_budget *answers;        // memory of all bodies; NULL: no limit
 	uint32_t request_ms;                // 0: HTTP_REQUEST_MS_MAX
 	uint32_t transfer_ms;               // 0: HTTP_TRANSFER_MS_MAX
 	uint32_t transfer_bytes_per_second; // 0: HTTP_TRANSFER_BYTES_PER_SECOND
+	const struct http_guard *guard;     // which callers are answered; NULL: all
 	void *context;
 	struct tls_server *tls;   // NULL: HTTP without TLS
 	const char *proxy_header; // names the user that a proxy has authenticated; NULL: none
@@ -69,7 +72,7 @@ struct http_server_options {
 
 struct http_server;
 
-/** Open the server; it serves on return. */
+/** Open the server; it serves on return. *ret_port is 0 for a Unix socket. */
 int http_server_open(const struct http_server_options *options, struct http_server **ret_server,
 		     int *ret_port, struct error *err);
 /** Stop listening, finish running requests, wait @grace_ms for their responses to be sent, free. */

@@ -76,6 +76,9 @@
 	  "Queries answered with 503: the memory for answers was taken. Raise --memory.")         \
 	X(METRIC_QUERIES_ABANDONED, "cairn_queries_abandoned_total",                              \
 	  "Queries that ended early because their client closed its connection.")                 \
+	X(METRIC_REQUESTS_FOREIGN, "cairn_http_requests_foreign_total",                           \
+	  "Requests refused: a browser sent them under a name that is not the collector's, or "   \
+	  "for another site's page. If the name is right, add it to --http-host.")                \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \
 	  "Runs of the store's maintenance that failed. See the collector's log.")
 

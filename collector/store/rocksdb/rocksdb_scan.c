@@ -31,7 +31,7 @@ struct reading {
 	struct chunk_decoder *decoder;
 	struct row_columns scratch;
 	struct row_query query;
-	int read_rc;            // of the first read that failed, but for damage
+	int read_rc; // of the first read that failed, but for damage
 	struct deadline *deadline;
 	enum chunk_kind rollup; // read instead of rows where possible; CHUNK_ROWS: never
 	struct error *err;

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "collector/options.h"
 
-enum { WORDS_MAX = 4 };
+enum { WORDS_MAX = 6 };
 
 static int parse(struct collector_options *options, const char *const words[WORDS_MAX],
 		 struct error *err)
@@ -30,6 +30,8 @@ TEST(defaults_listen_on_loopback_only)
 	assert_int_equal(0, parse(&options, words, &err));
 	EXPECT_STR("127.0.0.1:7171", options.grpc, "grpc");
 	EXPECT_STR("127.0.0.1:7070", options.http, "http");
+	EXPECT_STR("unix:/var/lib/cairn/admin.sock", options.admin, "admin");
+	assert_null(options.http_host);
 	EXPECT_STR("/var/lib/cairn", options.data, "data");
 	assert_int_equal(7 * 24 * 3600 * NS_PER_SECOND, options.retention_ns);
 	assert_int_equal(0, options.memory_bytes);
@@ -40,8 +42,9 @@ TEST(defaults_listen_on_loopback_only)
 
 TEST(settings_are_parsed)
 {
-	const char *const words[WORDS_MAX] = { "--data=/tmp/d", "--retention=2h", "--memory=1GiB",
-					       "--http-threads=8" };
+	const char *const words[WORDS_MAX] = { "--data=/tmp/d", "--retention=2h",
+					       "--memory=1GiB", "--http-threads=8",
+					       "--admin=none",  "--http-host=a,b" };
 	struct collector_options options = { 0 };
 	struct error err = { 0 };
 
@@ -50,6 +53,8 @@ TEST(settings_are_parsed)
 	assert_int_equal(7200 * NS_PER_SECOND, options.retention_ns);
 	assert_int_equal(1 << 30, options.memory_bytes);
 	assert_int_equal(8, options.http_threads);
+	assert_null(options.admin);
+	EXPECT_STR("a,b", options.http_host, "http-host");
 	collector_options_deinit(&options);
 }
 

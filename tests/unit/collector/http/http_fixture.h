@@ -28,6 +28,7 @@ struct fixture {
 	struct store *store;
 	struct metrics metrics;
 	struct http_api api;
+	struct http_guard guard;
 	struct http_server *server;
 	int port;
 };
@@ -80,9 +81,11 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 	fixture->api.receiver = receiver_new(fixture->store, &fixture->metrics);
 	fixture->api.ready = true;
 
+	assert_int_equal(0, http_guard_init(&fixture->guard, "127.0.0.1:0", "x", NULL));
 	const struct http_server_options options = {
 		.address = "127.0.0.1:0",
 		.threads = threads,
+		.guard = &fixture->guard,
 		.context = &fixture->api,
 		.is_slow = http_api_is_slow,
 		.admit = http_api_admit,
@@ -97,6 +100,7 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 static inline void close_fixture(struct fixture *fixture)
 {
 	http_server_close(fixture->server, 2000);
+	http_guard_deinit(&fixture->guard);
 	receiver_free(fixture->api.receiver);
 	store_close(fixture->store);
 }
@@ -183,9 +187,10 @@ static inline struct answer ask(const struct fixture *fixture, const char *metho
 {
 	char request[8192];
 
-	int size = snprintf(request, sizeof(request),
-			    "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n", method,
-			    target, headers);
+	int size = snprintf(
+		request, sizeof(request),
+		"%s %s HTTP/1.1\r\nHost: x\r\nCairn-Client: test\r\nConnection: close\r\n%s\r\n",
+		method, target, headers);
 	assert_true(size < (int)sizeof(request));
 	return ask_raw(fixture, request, (size_t)size);
 }

@@ -2,6 +2,8 @@
 // The HTTP server: hostile, slow and many clients, addresses, its end.
 #include "tests/unit/collector/http/http_fixture.h"
 
+#include "collector/store/deadline.h"
+
 TEST(refuses_an_oversized_request_line)
 {
 	struct fixture f;
@@ -179,6 +181,64 @@ TEST(closing_finishes_running_queries)
 	close(fd);
 }
 
+/** The status of a request with these headers. */
+static int ask_with(const struct fixture *f, const char *method, const char *headers)
+{
+	char request[512];
+
+	snprintf(request, sizeof(request),
+		 "%s /api/v1/labels HTTP/1.1\r\nConnection: close\r\n%s\r\n", method, headers);
+	struct answer answer = ask_raw(f, request, strlen(request));
+	int status = answer.status;
+	if (status == 421)
+		assert_non_null(strstr(answer.body, "--http-host"));
+	free(answer.bytes);
+	return status;
+}
+
+TEST(refuses_requests_of_foreign_pages)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	EXPECT_EQ(200, ask_with(&f, "GET", "Host: localhost:7070\r\n"), "ours");
+	EXPECT_EQ(421, ask_with(&f, "GET", "Host: evil.example\r\n"), "rebound");
+	EXPECT_EQ(403, ask_with(&f, "GET", "Host: x\r\nOrigin: http://evil.example\r\n"), "origin");
+	EXPECT_EQ(403, ask_with(&f, "GET", "Host: x\r\nSec-Fetch-Site: cross-site\r\n"), "script");
+	EXPECT_EQ(403, ask_with(&f, "PUT", "Host: x\r\nContent-Length: 0\r\n"), "no header");
+	EXPECT_EQ(403, ask_with(&f, "POST", "Host: x\r\nContent-Length: 0\r\n"), "no header");
+	EXPECT_EQ(5, f.metrics.counters[METRIC_REQUESTS_FOREIGN], "counted");
+	close_fixture(&f);
+}
+
+TEST(ends_queries_of_clients_that_went_away)
+{
+	static const char request[] =
+		"GET /api/v1/merge?" RANGE " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+	enum { TAKEN = 1 + HTTP_QUEUED_PER_THREAD_MAX };
+	struct fixture f;
+	int clients[TAKEN + 1];
+
+	open_fixture(&f, 1);
+	f.store->scans_held = true;
+	for (size_t i = 0; i <= TAKEN; i++) {
+		clients[i] = connect_to(f.port);
+		send_text(clients[i], request, sizeof(request) - 1);
+		while (!f.store->scans)
+			usleep(1000);
+	}
+	while (!f.metrics.counters[METRIC_QUERIES_REFUSED]) // one runs, the others are queued
+		usleep(1000);
+	for (size_t i = 0; i <= TAKEN; i++)
+		close(clients[i]);
+	usleep(2 * DEADLINE_POLL_NS / 1000); // it has just looked
+	f.store->scans_held = false;
+	while (f.metrics.counters[METRIC_QUERIES_ABANDONED] < TAKEN)
+		usleep(1000);
+	EXPECT_EQ(1, f.store->scans, "scans: queued ones never began");
+	close_fixture(&f);
+}
+
 TEST(readiness_differs_from_liveness)
 {
 	struct fixture f;
@@ -252,6 +312,8 @@ RUN_TESTS(cmocka_unit_test(refuses_an_oversized_request_line), cmocka_unit_test(
 	  cmocka_unit_test(a_slow_client_delays_no_other),
 	  cmocka_unit_test(answers_probes_while_it_refuses_queries),
 	  cmocka_unit_test(closing_finishes_running_queries),
+	  cmocka_unit_test(refuses_requests_of_foreign_pages),
+	  cmocka_unit_test(ends_queries_of_clients_that_went_away),
 	  cmocka_unit_test(readiness_differs_from_liveness),
 	  cmocka_unit_test(listens_on_valid_addresses_only),
 	  cmocka_unit_test(a_busy_port_is_an_error_with_remedy))
