@@ -476,7 +476,8 @@ FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression
 	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,rows.c selector.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
-	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c)
+	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
+	  rpc_call.c rpc_connection.c rpc_queue.c rpc_status.c rpc_transport.c)
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 
 .PHONY: fuzz fuzz-quick
@@ -495,7 +496,7 @@ $(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lpcre2-8 -lzstd $(AGENT_LIBS) -o $@
+	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lpcre2-8 -lzstd $(AGENT_LIBS) -o $@
 
 # ---- running --------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 // server's budget. Only proto/rpc_*.c include this.
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -184,7 +184,7 @@ static void end_call(struct rpc_connection *connection, struct rpc_call *call)
 	if (!--connection->call_count)
 		connection->idle_ns = clock_monotonic_ns();
 	call->connection = NULL;
-	switch (call->state) {
+	switch (atomic_load(&call->state)) {
 	case RPC_CALL_QUEUED:
 	case RPC_CALL_HANDLED:
 		if (!rpc_queue_remove(&service->queue, call))
@@ -614,7 +614,7 @@ static void tick_call(struct rpc_connection *connection, struct rpc_call *call, 
 {
 	const struct rpc_server_limits *limits = &connection->service->limits;
 
-	switch (call->state) {
+	switch (atomic_load(&call->state)) {
 	case RPC_CALL_RECEIVING:
 		if (is_late(call->since_ns, now_ns, limits->message_ms))
 			refuse_late(connection, call, RPC_EVENT_MESSAGE_LATE, RPC_DEADLINE_EXCEEDED,
