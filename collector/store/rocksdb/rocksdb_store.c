@@ -4,15 +4,23 @@
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/array.h"
+#include "base/version.h"
 #include "collector/store/rocksdb/key.h"
 
-enum { STORE_FORMAT = 2 }; // docs/format.md; a store of another format is refused
+// docs/format.md, docs/upgrade.md
+enum {
+	STORE_FORMAT = 2, // that this program writes, and the newest that it knows
+	// A program that knows this one can read and write what this program writes.
+	STORE_FORMAT_SUFFICES = 2,
+	VERSION_BYTES = 32,
+};
 
 // ---- partitions -----------------------------------------------------------------------------------
 
@@ -169,30 +177,54 @@ void rocksdb_put_number(struct db_batch *batch, const char *name, uint64_t numbe
 	db_batch_put(batch, DB_META, key_bytes(&key), key_bytes(&value));
 }
 
-/**
- * The format in which the store's values are written, and the oldest that a program must know to read
- * them: a program that adds a format reads and writes the old one until --upgrade-store (docs/upgrade.md).
- */
+/** Record what is written, what a program must know to go on with it, and who wrote it. */
 static int write_format(struct rocksdb_store *store, struct error *err)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
+	struct key version_key = key_of_meta("written_by");
 
 	if (!batch)
 		return error_set(err, -ENOMEM, "store: out of memory");
 	rocksdb_put_number(batch, "format", STORE_FORMAT);
+	rocksdb_put_number(batch, "format_suffices", STORE_FORMAT_SUFFICES);
 	rocksdb_put_number(batch, "partition_ns", store->partition_ns);
+	db_batch_put(batch, DB_META, key_bytes(&version_key),
+		     (struct bytes){ CAIRN_VERSION, strlen(CAIRN_VERSION) });
 	return db_write(store->db, batch, true, err);
 }
 
-static int check_format(uint64_t format, const char *path, struct error *err)
+/** The version that wrote the store's format, "?" if it is not known. */
+static void read_version(struct db *db, char version[VERSION_BYTES])
 {
-	if (format == STORE_FORMAT)
+	_cleanup_(buffer_deinit) struct buffer value = { 0 };
+	struct key key = key_of_meta("written_by");
+	int rc = db_get(db, DB_META, key_bytes(&key), &value, NULL);
+
+	if (rc < 0 || value.size >= VERSION_BYTES)
+		strcpy(version, "?");
+	else
+		snprintf(version, VERSION_BYTES, "%.*s", (int)value.size,
+			 (const char *)value.bytes);
+}
+
+static int check_format(struct db *db, uint64_t format, const char *path, struct error *err)
+{
+	uint64_t suffices = format;
+	char version[VERSION_BYTES];
+	bool found;
+	int rc = rocksdb_read_number(db, "format_suffices", &suffices, &found, err);
+
+	if (rc < 0)
+		return rc == -EBADMSG ? -EUCLEAN : rc;
+	if (format == STORE_FORMAT || (format > STORE_FORMAT && suffices <= STORE_FORMAT))
 		return 0;
+	read_version(db, version);
 	return error_set(err, -EBADMSG,
 			 "store %s: its format is %llu, %s than this program's %d; use the "
-			 "cairn-collector that wrote it, or choose another directory with --data",
+			 "cairn-collector that wrote it (version %s), or choose another directory "
+			 "with --data",
 			 path, (unsigned long long)format,
-			 format > STORE_FORMAT ? "newer" : "older", STORE_FORMAT);
+			 format > STORE_FORMAT ? "newer" : "older", STORE_FORMAT, version);
 }
 
 int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_partition_ns,
@@ -205,7 +237,7 @@ int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_par
 	if (rc == 0 && !found)
 		return -ENOENT;
 	if (rc == 0)
-		rc = check_format(format, path, err);
+		rc = check_format(db, format, path, err);
 	else
 		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 	if (rc == 0)

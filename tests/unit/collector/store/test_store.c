@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include "collector/store/agent_table.h"
+#include "base/version.h"
 #include "collector/store/rocksdb/key.h"
 #include "collector/store/rocksdb/rocksdb.h"
 #include "collector/store/rocksdb/partition_quota.h"
@@ -114,10 +115,11 @@ TEST(refuses_options_that_contradict_the_store)
 	scene_end(&scene);
 }
 
-/** Make the store say that it is of @format. */
-static void write_format(const char *path, uint64_t format)
+/** Make the store say that it is of @format, and that programs that know @suffices can use it. */
+static void write_format(const char *path, uint64_t format, uint64_t suffices)
 {
 	struct key key = key_of_meta("format"), value = { .size = 0 };
+	struct key suffices_key = key_of_meta("format_suffices"), number = { .size = 0 };
 	struct db_batch *batch;
 	struct db *db;
 
@@ -125,6 +127,8 @@ static void write_format(const char *path, uint64_t format)
 	batch = db_batch_new(db);
 	key_append(&value, format, 8);
 	db_batch_put(batch, DB_META, key_bytes(&key), key_bytes(&value));
+	key_append(&number, suffices, 8);
+	db_batch_put(batch, DB_META, key_bytes(&suffices_key), key_bytes(&number));
 	assert_int_equal(0, db_write(db, batch, true, NULL));
 	db_batch_freep(&batch);
 	db_close(db);
@@ -138,14 +142,27 @@ TEST(refuses_a_store_of_another_format)
 	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 7);
 	scene_flush(&scene);
 	store_close(scene.store);
-	write_format(scene.path, 3);
-	expect_refused(
-		&scene.options, -EBADMSG,
-		"its format is 3, newer than this program's 2; use the cairn-collector that");
-	write_format(scene.path, 1);
+	write_format(scene.path, 3, 3);
+	expect_refused(&scene.options, -EBADMSG,
+		       "its format is 3, newer than this program's 2; use the cairn-collector that "
+		       "wrote it (version " CAIRN_VERSION ")");
+	write_format(scene.path, 1, 1);
 	expect_refused(&scene.options, -EBADMSG, "its format is 1, older than this program's 2");
-	write_format(scene.path, 2);
+	write_format(scene.path, 2, 2);
 	scene_open(&scene);
+	scene_end(&scene);
+}
+
+TEST(opens_a_newer_store_that_says_it_may)
+{
+	struct scene scene;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 7);
+	store_close(scene.store);
+	write_format(scene.path, 3, 2);
+	scene_open(&scene);
+	expect_total(&scene, 7);
 	scene_end(&scene);
 }
 
@@ -595,6 +612,7 @@ TEST(writes_rollups_where_they_save_rows)
 }
 
 RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of_another_format),
+	  cmocka_unit_test(opens_a_newer_store_that_says_it_may),
 	  cmocka_unit_test(leaves_foreign_directories_alone),
 	  cmocka_unit_test(refuses_a_second_process),
 	  cmocka_unit_test(makes_a_lost_list_of_files_again),
