@@ -10,7 +10,7 @@ import { knobMeaning } from "./knob.js";
 import { hasColors, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
 import { excludesIdle, showType, throttledLabel } from "./queries.js";
-import { parseSelector, withValue } from "./selector.js";
+import { formatSelector, parseSelector, withValue } from "./selector.js";
 
 const GROUPS_NAMED = 2;	   // throttled groups; the rest are a number
 const CHANGES_LISTED = 200; // the latest
@@ -21,6 +21,7 @@ export class ChartNotices {
 	#whole = 0;
 	#marks = null;
 	#overhead = null;
+	#hasExcess = false;
 
 	constructor(state) {
 		this.#state = state;
@@ -43,11 +44,17 @@ export class ChartNotices {
 		this.#show();
 	}
 
+	/** @names: of the labels in the range. Label `other` says that a quota of series was reached. */
+	setLabels(names) {
+		this.#hasExcess = names.includes("other");
+		this.#show();
+	}
+
 	#show() {
 		const { view } = this.#state;
 		const { changes = [], shedding = [] } = this.#marks ?? {};
 
-		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#filters(view), this.#throttled(view)].filter((notice) => notice));
+		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#filters(view), this.#throttled(view), this.#excess(view)].filter((notice) => notice));
 		this.changes.hidden = changes.length + shedding.length === 0;
 		byId("changes-text").textContent = [this.#reduced(view), changes.length === 0 ? "" :
 			`${changes.length} load-shedding ${changes.length === 1 ? "change" : "changes"}`].filter((text) => text).join("; ") ||
@@ -103,6 +110,21 @@ export class ChartNotices {
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
 		notice.title = "The kernel stopped runnable threads until the quota’s next period. " +
 			"Throttled time is summed over CPUs.";
+		return notice;
+	}
+
+	/** The collector has put samples into series that lack labels. */
+	#excess(view) {
+		const matchers = parseSelector(view.query) ?? [];
+
+		if (!this.#hasExcess || matchers.some((m) => m.name === "other"))
+			return null;
+		const notice = element("li", "notice-excess", this.#button("Labels missing", "Select the samples of the excess",
+									   { query: formatSelector([...matchers, { name: "other", op: "!=", value: "" }]), zoom: "" }),
+				       ": a quota of series is reached");
+
+		notice.title = "Samples above the quota of a process, service, node or tenant are in series with the label “other”. " +
+			"Sums are right. Look for labels whose values never repeat, such as names of threads.";
 		return notice;
 	}
 

@@ -86,6 +86,7 @@ export class ChartPane extends EventTarget {
 			offered.add(now);
 		this.group.replaceChildren(new Option("none", ""), ...[...offered].map((name) => new Option(name, name)));
 		this.group.value = now;
+		this.notices.setLabels(names);
 	}
 
 	setPalette(palette) {

@@ -143,6 +143,7 @@ class Data:
         self.trees = {} if empty else {
             name: make_tree(name, s[3], max(40, node_count * s[0] / cores * 1.6), seed) for name, s in self.services.items()}
         self.hit = {name: make_tree(name + "-spike", s[3], 400, seed) for name, s in self.services.items() if s[4]}
+        self.excess = False  # a process has reached its quota of series
         self.has_gpus = bool(profiles.TRAINER.keys() & self.services.keys())
         self.changes = [] if empty else [(self.started_s - age, node, setting) for age, node, setting in profiles.CHANGES]
         self.shedding = None  # [(node, setting, since, until)]; else each change is active from when it was made
@@ -272,6 +273,8 @@ class Api:
                 for thread in threads:
                     for more, usual, spike in profiles.label_splits(profile_type, style):
                         yield {**owner, "process": processes[0], "thread": thread, **more}, (usual * share, spike * share)
+                if self.data.excess:
+                    yield {**owner, "process": processes[0], "other": "process"}, (share, share)
                 if profile_type == profiles.THROTTLED and name == profiles.THROTTLED_SERVICE and node == nodes[0]:
                     yield {**owner, "container": f"{name}-0"}, functools.partial(profiles.throttled_ns, self.data.started_s, name)
                 if profile_type == profiles.RESIDENT:

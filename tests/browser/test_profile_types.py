@@ -265,6 +265,16 @@ def test_every_type_shows_throttling(fake, open_page, artefact):
     assert not page.shown(".notice-throttled")
 
 
+def test_a_reached_quota_of_series_is_noticed(fake, open_page):
+    assert not open_page(address(fake.url)).shown(".notice-excess")
+    fake.server.api.data.excess = True
+    page = open_page(address(fake.url))
+    assert "Labels missing: a quota of series is reached" in shown(page.text(".notice-excess"))
+    page.evaluate("document.querySelector('.notice-excess button').click()")
+    page.settle()
+    assert view(page, "query") == '{other!=""}' and not page.shown(".notice-excess")
+
+
 def test_throttling_notice_names_the_service(fake, open_page):
     assert f"{profiles.THROTTLED_SERVICE} " in shown(open_page(address(fake.url)).text(".notice-throttled"))
     assert not open_page(address(fake.url, query="envoy")).shown(".notice-throttled")
