@@ -175,6 +175,7 @@ static int open_admin(struct collector *collector, struct error *err)
 		return 0;
 	const struct http_server_options options = {
 		.setting = "admin",
+		.connections_max = ADMIN_CONNECTIONS_MAX,
 		.address = address,
 		.threads = 1,
 		.guard = &collector->guard,
@@ -186,6 +187,7 @@ static int open_admin(struct collector *collector, struct error *err)
 		.begin_upload = http_api_begin_upload,
 		.end_upload = http_api_end_upload,
 		.done = http_api_done,
+		.limited = http_api_limited,
 	};
 	int rc = http_server_open(&options, &collector->admin, &port, err);
 	if (!rc)

@@ -9,8 +9,8 @@
 
 enum {
 	DESCRIPTORS_USEFUL = 16384,
-	// RocksDB's 256 tables, its log files, debug files, the helpers' pipes.
-	DESCRIPTORS_RESERVED = 384,
+	// RocksDB's 256 tables, its log files, debug files, the helpers' pipes, administrators.
+	DESCRIPTORS_RESERVED = 384 + ADMIN_CONNECTIONS_MAX,
 	MEMORY_SHARES = 4, // two are the store's, one the messages', one the answers'
 };
 

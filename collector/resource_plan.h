@@ -9,6 +9,7 @@
 enum {
 	DESCRIPTORS_MIN = 128,
 	CONNECTIONS_MAX = 4096,      // of agents; more need more collectors
+	ADMIN_CONNECTIONS_MAX = 32,  // of probes and administrators
 	CONNECTION_BYTES = 20 << 10, // HTTP/2's tables: 18 KiB were measured
 };
 

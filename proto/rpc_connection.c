@@ -159,6 +159,8 @@ static void refuse(struct rpc_connection *connection, struct rpc_call *call, enu
 	if (status == RPC_RESOURCE_EXHAUSTED)
 		report(connection, call->err.code == -EMSGSIZE ? RPC_EVENT_MESSAGE_TOO_LARGE
 							       : RPC_EVENT_BUDGET_SPENT);
+	else if (status == RPC_INVALID_ARGUMENT)
+		report(connection, RPC_EVENT_MESSAGE_DAMAGED);
 	rpc_connection_answer(connection, call, status);
 }
 

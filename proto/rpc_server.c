@@ -105,7 +105,7 @@ static void wake(struct rpc_server *server)
 
 // ---- the threads that handle messages ---------------------------------------------------------
 
-static void handle(struct rpc_call *call)
+static void handle(struct rpc_server *server, struct rpc_call *call)
 {
 	const struct rpc_method *method = call->method;
 
@@ -115,6 +115,8 @@ static void handle(struct rpc_call *call)
 		return;
 	}
 	call->status = rpc_call_inflate(call);
+	if (call->status == RPC_INVALID_ARGUMENT)
+		report(server, RPC_EVENT_MESSAGE_DAMAGED, call->peer->name);
 	if (call->status != RPC_OK)
 		return;
 
@@ -125,7 +127,7 @@ static void handle(struct rpc_call *call)
 	call->status = method->handle(method->context, &request, &call->response, &call->err);
 	if (call->status == RPC_OK && call->response.rc) {
 		error_errno(&call->err, call->response.rc, "the response could not be written");
-		call->status = RPC_INTERNAL;
+		call->status = call->response.rc == -EDQUOT ? RPC_RESOURCE_EXHAUSTED : RPC_INTERNAL;
 	}
 }
 
@@ -136,7 +138,7 @@ static void *work(void *argument)
 
 	pthread_setname_np(pthread_self(), "rpc-handler");
 	while ((call = rpc_queue_pop(&server->service.queue))) {
-		handle(call);
+		handle(server, call);
 		call->next = NULL;
 		pthread_mutex_lock(&server->mutex);
 		*server->done_last = call;

@@ -44,6 +44,9 @@ static const struct {
 	[RPC_EVENT_MESSAGE_TOO_LARGE] = { METRIC_INGEST_TOO_LARGE,
 					  "refused a batch: too large for the memory for messages; "
 					  "raise --memory, or let agents export more often" },
+	[RPC_EVENT_MESSAGE_DAMAGED] = { METRIC_INGEST_MALFORMED,
+					"refused a batch: its compressed data are damaged, or "
+					"inflate to more than an agent's" },
 	[RPC_EVENT_BUDGET_SPENT] = { METRIC_INGEST_MEMORY_FULL,
 				     "refused a batch: the memory for messages is taken; agents "
 				     "retry; raise --memory" },

@@ -40,7 +40,7 @@ static const struct {
 	uint32_t agents, http;
 } descriptor_rows[] = {
 	{ 16384, 4096, 512 },
-	{ 1024, 480, 160 },
+	{ 1024, 456, 152 },
 	{ 256, 96, 32 },
 	{ 128, 48, 16 },
 };

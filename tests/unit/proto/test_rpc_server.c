@@ -436,6 +436,8 @@ TEST(compressed_messages_are_judged_before_inflating)
 			fail_msg("%s: \"%s\"", row->what, client.words);
 		http2_close(&client);
 	}
+	EXPECT_EQ(3, events[RPC_EVENT_MESSAGE_DAMAGED], "counted as damaged");
+	EXPECT_EQ(2, events[RPC_EVENT_MESSAGE_TOO_LARGE], "counted as too large");
 	rig_close(&rig);
 }
 
