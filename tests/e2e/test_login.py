@@ -291,3 +291,23 @@ def test_no_secret_is_shown(secure, authority, start_agent, tmp_path):
     for name, text in texts.items():
         for secret in secure.secrets:
             assert secret[:20].encode() not in text, f"a secret is in {name}"
+
+
+@pytest.mark.parametrize("proxies, status", [("127.0.0.0/8", 200), ("10.0.0.0/8", 401)])
+def test_only_the_proxy_logs_persons_in(tmp_path, proxies, status):
+    with SecureCollector(tmp_path, "--proxy-header", "X-Forwarded-Email", "--proxy-from", proxies) as collector:
+        collector.add_line("*@example.com read shop person")
+
+        def ask(**headers):
+            connection = http.client.HTTPConnection("127.0.0.1", collector.http_port, timeout=20)
+            connection.request("GET", "/api/v1/whoami", headers={k.replace("_", "-"): v for k, v in headers.items()})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+        # Until the line is read, nobody is known.
+        wait_until("the answer", 10, lambda: ask(X_Forwarded_Email="ann@example.com")[0] == status)
+        if status == 200:
+            assert '"person:ann@example.com"' in ask(X_Forwarded_Email="ann@example.com")[1]
+        assert ask(X_Forwarded_Email="eve@example.org")[0] == 401
+        assert ask(X_Forwarded_User="ann@example.com")[0] == 401
+        assert ask()[0] == 401
