@@ -15,7 +15,8 @@ from certificates import Authority
 from fleet import Agent, program, unique, wait_until, workload
 from secure_collector import SecureApi, SecureCollector
 
-EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
+FREQUENCY_HZ = 499
+EXACT = 0.03  # of the CPU time; sampling alone is within 1 %, of a second or more
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_the_command_line_logs_in(secure, authority):
 
 
 def agent_flags(collector, *flags):
-    return ["--tls-ca", collector.tls, "--frequency", "499", *flags]
+    return ["--tls-ca", collector.tls, "--frequency", str(FREQUENCY_HZ), *flags]
 
 
 def burn(seconds):
@@ -171,7 +172,8 @@ def wait_for_total(collector, service, cpu_ns):
         return done
 
     wait_until("the CPU time", 30, settled)
-    assert seen[0] == pytest.approx(cpu_ns, rel=EXACT), f"{seen[0] / cpu_ns:.3f} of what was burned is there"
+    few = 2 / (cpu_ns / 1e9 * FREQUENCY_HZ) ** 0.5  # a starved machine gives few samples
+    assert seen[0] == pytest.approx(cpu_ns, rel=max(EXACT, few)), f"{seen[0] / cpu_ns:.3f} of what was burned is there"
 
 
 @pytest.fixture
