@@ -316,6 +316,24 @@ unit-%:
 e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(CUPTI_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
 	$(pytest) --again --workers $(TEST_WORKERS) --together runs tests/e2e
 
+CHAOS := $(addprefix $(BUILD)/tests/chaos/,virtual_agents faults.so drop.bpf.o)
+$(BUILD)/tests/chaos/virtual_agents: tests/chaos/virtual_agents.c $(AGENT_A) $(PROTO_A) $(BASE_A)
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) $(CFLAGS) -MF $@.d $< $(AGENT_A) $(PROTO_A) $(BASE_A) $(LDFLAGS) $(AGENT_LIBS) $(PROTO_LIBS) -o $@
+$(BUILD)/tests/chaos/faults.so: tests/chaos/faults.c | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) -std=gnu11 -O1 -g -D_GNU_SOURCE -fPIC -shared -Wall -Wextra -Werror $< -o $@
+$(BUILD)/tests/chaos/drop.bpf.o: tests/chaos/drop.bpf.c | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,BPF,$<)
+	$(CLANG) -target bpf -O2 -g -idirafter $(ASM_INCLUDE) -Wall -Werror -c $< -o $@
+
+.PHONY: chaos
+chaos: packages $(PROGRAMS) $(CHAOS) workloads ## real processes under faults and hostile peers, CHAOS_SECONDS=3 each: disks, memory, clocks, networks
+	$(pytest) --workers $(TEST_WORKERS) --claim-tests tests/chaos
+
 # Weighted launch counts need two minutes of on phases, whatever the machine: `make test` leaves them out.
 .PHONY: gpu-verdicts
 gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and launch counts end to end, with the test driver

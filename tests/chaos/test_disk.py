@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disks that are full, fail or cannot be written: ingest waits, queries go on, and it ends when the disk is well."""
+import errno
+import time
+
+import pytest
+
+from chaos import Load, Tmpfs, Victim
+from fleet import wait_until
+
+
+def test_full_disk_delays_ingest(tmp_path, keep, seconds):
+    disk = keep(Tmpfs(tmp_path / "disk", 400))
+    victim = keep(Victim(tmp_path, disk.path / "data"))
+    victim.start()
+    load = keep(Load(victim.grpc, 3 * seconds + 6))
+    wait_until("some batches", 20, lambda: load.last["acknowledged"])
+    disk.fill(leave_mib=2)
+    wait_until("a refusal", 30, lambda: load.last["away"])
+    before = load.stored(victim)
+    time.sleep(seconds)
+    assert victim.is_running(), victim.log()
+    assert load.stored(victim) >= before, "queries go on, and no row is gone"
+    assert not victim.is_ready(), "says that it cannot ingest"
+    victim.kill()
+    victim.start_unready()
+    assert load.stored(victim) >= before, "starts on a full disk"
+    disk.empty()
+    victim.wait_until_ready()
+    load.check(victim)
+    assert "disk" in victim.log()
+
+
+@pytest.mark.parametrize("fault", [{"write": errno.EIO}, {"sync": errno.EIO}, {"write": errno.EROFS, "open": errno.EROFS}],
+                         ids=["write", "fsync", "read-only"])
+def test_failing_disk_delays_ingest(victim, faults, keep, seconds, fault):
+    load = keep(Load(victim.grpc, seconds + 4))
+    wait_until("some batches", 20, lambda: load.last["acknowledged"])
+    before = load.stored(victim)
+    faults.set(**fault)
+    time.sleep(seconds)
+    assert victim.is_running(), victim.log()
+    assert load.stored(victim) >= before, "queries go on"
+    faults.heal()
+    load.check(victim)
+    assert "error" in victim.log().lower()
+
+
+def test_kill_9_at_random_moments(victim, keep, seconds):
+    load = keep(Load(victim.grpc, 2 * seconds + 4, "--agents", "20", "--interval-ms", "250"))
+    end = time.monotonic() + 2 * seconds
+    while time.monotonic() < end:
+        time.sleep(0.3 + seconds / 10)
+        acknowledged = load.last["acknowledged"]
+        victim.kill()
+        victim.start()
+        assert load.stored(victim) >= acknowledged
+    load.check(victim)

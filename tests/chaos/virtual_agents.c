@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many agents without sampling: each sends made-up profiles through the agent's own sender, and accounts for
+// what the collector acknowledged. Each second, and at the end, a line of JSON has the account; in it all
+// times are nanoseconds of made-up CPU time.
+//
+//	virtual_agents --collector HOST:PORT --service NAME [--agents 10] [--seconds 10] [--flush-seconds 60]
+//		       [--interval-ms 1000] [--samples 50] [--spool-bytes 67108864]
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/ship/identity.h"
+#include "agent/ship/sender.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/profile/profile.h"
+
+enum {
+	AGENTS_MAX = 10000,
+	SAMPLES_MAX = 10000, // of one batch
+	STACKS = 100,
+	SAMPLE_VALUE_NS = 1000000,
+};
+
+#define SLOT_NS (20 * NS_PER_MS)
+
+struct settings {
+	const char *collector, *service;
+	uint32_t agents, seconds, flush_seconds, interval_ms, samples;
+	uint64_t spool_bytes;
+};
+
+struct account {
+	uint64_t pushed, acknowledged, dropped, refused; // samples
+	uint64_t retries, duplicates, away;
+};
+
+static void fail(const char *what, const struct error *err)
+{
+	fprintf(stderr, "virtual_agents: %s: %s\n", what, err->text);
+	exit(1);
+}
+
+static uint32_t add_stack(struct profile *profile, uint32_t number)
+{
+	char name[32];
+	struct location location = { .kind = FRAME_KIND_NATIVE, .offset = 64 * number };
+	struct line line = { .number = number + 1 };
+	uint32_t at, stack;
+
+	snprintf(name, sizeof(name), "made_up_%u", number);
+	location.id = location_id_of_offset(location.kind, "made up", location.offset);
+	profile_add_string(profile, name, &line.name);
+	profile_add_location(profile, &location, &line, 1, &at);
+	profile_add_stack(profile, &at, 1, STACK_END_COMPLETE, &stack);
+	return stack;
+}
+
+/* Of the interval that ends now; no two samples are of one stack and slot. */
+static struct profile *make_profile(const struct settings *settings, uint32_t agent)
+{
+	struct profile *profile = profile_new(SLOT_NS);
+	struct labels labels = { 0 };
+	uint32_t stacks[STACKS], series;
+	char node[32];
+
+	profile->to_ns = clock_realtime_ns();
+	profile->from_ns = profile->to_ns - settings->interval_ms * NS_PER_MS;
+	snprintf(node, sizeof(node), "virtual-%u", agent);
+	labels_set(&labels, "service", settings->service);
+	labels_set(&labels, "node", node);
+	profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series);
+	labels_deinit(&labels);
+	for (uint32_t i = 0; i < STACKS; i++)
+		stacks[i] = add_stack(profile, i);
+
+	uint64_t last_slot = profile->to_ns / SLOT_NS;
+	for (uint32_t i = 0; i < settings->samples; i++)
+		profile_add_sample(profile, series, stacks[i % STACKS], last_slot - i / STACKS,
+				   SAMPLE_VALUE_NS);
+	profile_sort_samples(profile);
+	return profile;
+}
+
+static struct account read_account(struct sender *const *senders, uint32_t count, uint64_t pushed)
+{
+	struct account account = { .pushed = pushed };
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct sender_stats stats;
+
+		sender_read_stats(senders[i], &stats);
+		account.acknowledged += stats.samples_sent;
+		account.dropped += stats.samples_dropped;
+		account.refused += stats.samples_refused;
+		account.retries += stats.retries;
+		account.duplicates += stats.duplicates;
+		account.away += stats.away;
+	}
+	return account;
+}
+
+static void print_account(const struct account *account)
+{
+	printf("{\"pushed\": %llu, \"acknowledged\": %llu, \"dropped\": %llu, \"refused\": %llu, "
+	       "\"retries\": %llu, \"duplicates\": %llu, \"away\": %llu}\n",
+	       (unsigned long long)account->pushed * SAMPLE_VALUE_NS,
+	       (unsigned long long)account->acknowledged * SAMPLE_VALUE_NS,
+	       (unsigned long long)account->dropped * SAMPLE_VALUE_NS,
+	       (unsigned long long)account->refused * SAMPLE_VALUE_NS,
+	       (unsigned long long)account->retries, (unsigned long long)account->duplicates,
+	       (unsigned long long)account->away);
+	fflush(stdout);
+}
+
+static bool is_settled(const struct account *account)
+{
+	return account->acknowledged + account->dropped + account->refused == account->pushed;
+}
+
+static uint32_t number(const char *text, uint32_t max)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (*end || !*text || value > max) {
+		fprintf(stderr, "virtual_agents: %s is not a number up to %u\n", text, max);
+		exit(2);
+	}
+	return (uint32_t)value;
+}
+
+static struct settings read_settings(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "collector", 1, NULL, 'c' },
+		{ "service", 1, NULL, 's' },
+		{ "agents", 1, NULL, 'a' },
+		{ "seconds", 1, NULL, 't' },
+		{ "interval-ms", 1, NULL, 'i' },
+		{ "samples", 1, NULL, 'n' },
+		{ "spool-bytes", 1, NULL, 'b' },
+		{ "flush-seconds", 1, NULL, 'f' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct settings settings = { .agents = 10,
+				     .seconds = 10,
+				     .flush_seconds = 60,
+				     .interval_ms = 1000,
+				     .samples = 50,
+				     .spool_bytes = 64 << 20 };
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			settings.collector = optarg;
+			break;
+		case 's':
+			settings.service = optarg;
+			break;
+		case 'a':
+			settings.agents = number(optarg, AGENTS_MAX);
+			break;
+		case 't':
+			settings.seconds = number(optarg, 86400);
+			break;
+		case 'f':
+			settings.flush_seconds = number(optarg, 3600);
+			break;
+		case 'i':
+			settings.interval_ms = number(optarg, 60000);
+			break;
+		case 'n':
+			settings.samples = number(optarg, SAMPLES_MAX);
+			break;
+		case 'b':
+			settings.spool_bytes = number(optarg, 1 << 30);
+			break;
+		default:
+			exit(2);
+		}
+	}
+	if (!settings.collector || !settings.service || !settings.agents || !settings.interval_ms) {
+		fprintf(stderr, "virtual_agents: --collector and --service are needed\n");
+		exit(2);
+	}
+	if (settings.samples > STACKS * (settings.interval_ms * NS_PER_MS / SLOT_NS)) {
+		fprintf(stderr,
+			"virtual_agents: an interval has room for %u samples a slot of 20 ms\n",
+			STACKS);
+		exit(2);
+	}
+	return settings;
+}
+
+static struct sender *open_sender(const struct settings *settings)
+{
+	struct sender_options options = { .address = settings->collector,
+					  .spool_bytes = settings->spool_bytes,
+					  .call_ms = 5000,
+					  .backoff_ms_min = 250,
+					  .backoff_ms_max = 2000 };
+	struct sender *sender;
+	struct error err = { 0 };
+
+	// Each is a node of its own.
+	if (identity_of_start(&options.agent, &err) || identity_of_start(&options.boot, &err))
+		fail("identity", &err);
+	if (sender_open(&options, &sender, &err))
+		fail("sender", &err);
+	return sender;
+}
+
+int main(int argc, char **argv)
+{
+	const struct settings settings = read_settings(argc, argv);
+	struct sender **senders = calloc(settings.agents, sizeof(struct sender *));
+	uint64_t pushed = 0;
+
+	for (uint32_t i = 0; i < settings.agents; i++)
+		senders[i] = open_sender(&settings);
+	uint64_t begin_ns = clock_monotonic_ns(), shown_ns = begin_ns, next_ns = begin_ns;
+	uint64_t end_ns = begin_ns + settings.seconds * NS_PER_SECOND;
+	struct account account = { 0 };
+	while (next_ns < end_ns) {
+		for (uint32_t i = 0; i < settings.agents; i++) {
+			sender_push(senders[i], make_profile(&settings, i));
+			pushed += settings.samples;
+		}
+		next_ns += settings.interval_ms * NS_PER_MS;
+		for (uint64_t now_ns; (now_ns = clock_monotonic_ns()) < next_ns;)
+			usleep((useconds_t)((next_ns - now_ns) / 1000 + 1));
+		account = read_account(senders, settings.agents, pushed);
+		if (clock_monotonic_ns() - shown_ns >= NS_PER_SECOND) {
+			shown_ns = clock_monotonic_ns();
+			print_account(&account);
+		}
+	}
+	end_ns += settings.flush_seconds * NS_PER_SECOND;
+	do {
+		usleep(100000);
+		account = read_account(senders, settings.agents, pushed);
+	} while (!is_settled(&account) && clock_monotonic_ns() < end_ns);
+	print_account(&account);
+	// Senders are left to the kernel: ended one by one, thousands take minutes.
+	_exit(0);
+}
