@@ -495,7 +495,7 @@ FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression
 	  $(addprefix collector/store/,rows.c selector.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
 	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
-	  rpc_call.c rpc_connection.c rpc_queue.c rpc_status.c rpc_transport.c)
+	  rpc_answer.c rpc_call.c rpc_connection.c rpc_deadlines.c rpc_queue.c rpc_status.c rpc_transport.c)
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 
 .PHONY: fuzz fuzz-quick

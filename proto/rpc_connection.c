@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "proto/rpc_answer.h"
 
 enum {
 	READ_BYTES = 16 << 10,
@@ -17,13 +18,9 @@ enum {
 	STREAM_WINDOW_BYTES = 256 << 10,
 	CONNECTION_WINDOW_BYTES = 1 << 20,
 	HEADER_LIST_BYTES_MAX = 16 << 10,
-	// Pings, settings, window updates, headers: an agent sends a handful.
-	FRAMES_PER_SECOND_MAX = 4000,
-	LEAVE_MS_MAX = 60 * 1000, // calls in flight when a connection is old
-	STATUS_TEXT_BYTES = 3 * ERROR_TEXT_BYTES,
 };
 
-static void report(const struct rpc_connection *connection, enum rpc_event event)
+void rpc_connection_report(const struct rpc_connection *connection, enum rpc_event event)
 {
 	const struct rpc_service *service = connection->service;
 
@@ -31,102 +28,14 @@ static void report(const struct rpc_connection *connection, enum rpc_event event
 		service->report(service->report_context, event, connection->peer->name);
 }
 
-static void fail(struct rpc_connection *connection, enum rpc_event event)
+void rpc_connection_fail(struct rpc_connection *connection, enum rpc_event event)
 {
 	if (!connection->is_failed)
-		report(connection, event);
+		rpc_connection_report(connection, event);
 	connection->is_failed = true;
 }
 
-// ---- answers --------------------------------------------------------------------------------
-
-#define HEADER(text, content)                                                           \
-	(nghttp2_nv)                                                                    \
-	{                                                                               \
-		(uint8_t *)(text), (uint8_t *)(content), strlen(text), strlen(content), \
-			NGHTTP2_NV_FLAG_NONE                                            \
-	}
-
-// As the gRPC protocol encodes grpc-message.
-static void percent_encode(const char *text, char encoded[STATUS_TEXT_BYTES])
-{
-	static const char digits[] = "0123456789ABCDEF";
-	char *at = encoded;
-
-	for (; *text; text++) {
-		uint8_t byte = (uint8_t)*text;
-
-		if (byte >= ' ' && byte <= '~' && byte != '%') {
-			*at++ = (char)byte;
-			continue;
-		}
-		*at++ = '%';
-		*at++ = digits[byte >> 4];
-		*at++ = digits[byte & 15];
-	}
-	*at = 0;
-}
-
-static ssize_t read_answer(nghttp2_session *session, int32_t stream, uint8_t *bytes, size_t size,
-			   uint32_t *flags, nghttp2_data_source *source, void *context)
-{
-	struct rpc_call *call = source->ptr;
-	const nghttp2_nv trailer = HEADER("grpc-status", "0");
-	size_t total = RPC_PREFIX_BYTES + call->response.size, count = 0;
-	uint32_t message_size = (uint32_t)call->response.size;
-	const uint8_t prefix[RPC_PREFIX_BYTES] = { 0, (uint8_t)(message_size >> 24),
-						   (uint8_t)(message_size >> 16),
-						   (uint8_t)(message_size >> 8),
-						   (uint8_t)message_size };
-
-	(void)context;
-	while (call->sent < RPC_PREFIX_BYTES && count < size)
-		bytes[count++] = prefix[call->sent++];
-	if (call->sent >= RPC_PREFIX_BYTES && count < size) {
-		size_t left = total - call->sent;
-
-		left = left < size - count ? left : size - count;
-		if (left)
-			memcpy(bytes + count, call->response.bytes + call->sent - RPC_PREFIX_BYTES,
-			       left);
-		call->sent += left;
-		count += left;
-	}
-	if (call->sent == total) {
-		*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-		if (nghttp2_submit_trailer(session, stream, &trailer, 1))
-			return NGHTTP2_ERR_CALLBACK_FAILURE;
-	}
-	return (ssize_t)count;
-}
-
-static int submit_success(struct rpc_connection *connection, struct rpc_call *call)
-{
-	const nghttp2_nv headers[] = { HEADER(":status", "200"),
-				       HEADER("content-type", "application/grpc") };
-	const nghttp2_data_provider provider = { .source.ptr = call, .read_callback = read_answer };
-
-	return nghttp2_submit_response(connection->session, call->stream, headers,
-				       ARRAY_SIZE(headers), &provider);
-}
-
-static int submit_failure(struct rpc_connection *connection, struct rpc_call *call)
-{
-	char number[16], text[STATUS_TEXT_BYTES];
-
-	snprintf(number, sizeof(number), "%d", (int)call->status);
-	percent_encode(call->err.text, text);
-	const nghttp2_nv headers[] = {
-		HEADER(":status", call->is_grpc ? "200" : "415"),
-		HEADER("content-type", "application/grpc"),
-		HEADER("grpc-status", number),
-		HEADER("grpc-message", text),
-		HEADER("grpc-accept-encoding", "identity,gzip"),
-	};
-
-	return nghttp2_submit_response(connection->session, call->stream, headers,
-				       ARRAY_SIZE(headers), NULL);
-}
+// ---- calls ----------------------------------------------------------------------------------
 
 static void enter_state(struct rpc_call *call, enum rpc_call_state state)
 {
@@ -148,19 +57,18 @@ void rpc_connection_answer(struct rpc_connection *connection, struct rpc_call *c
 	rpc_queue_wake(&connection->service->queue);
 	enter_state(call, RPC_CALL_ANSWERED);
 	call->status = status;
-	if (status == RPC_OK ? submit_success(connection, call) : submit_failure(connection, call))
+	if (rpc_answer_submit(connection->session, call))
 		connection->is_failed = true; // out of memory
 }
-
-// ---- calls ----------------------------------------------------------------------------------
 
 static void refuse(struct rpc_connection *connection, struct rpc_call *call, enum rpc_status status)
 {
 	if (status == RPC_RESOURCE_EXHAUSTED)
-		report(connection, call->err.code == -EMSGSIZE ? RPC_EVENT_MESSAGE_TOO_LARGE
-							       : RPC_EVENT_BUDGET_SPENT);
+		rpc_connection_report(connection, call->err.code == -EMSGSIZE
+							  ? RPC_EVENT_MESSAGE_TOO_LARGE
+							  : RPC_EVENT_BUDGET_SPENT);
 	else if (status == RPC_INVALID_ARGUMENT)
-		report(connection, RPC_EVENT_MESSAGE_DAMAGED);
+		rpc_connection_report(connection, RPC_EVENT_MESSAGE_DAMAGED);
 	rpc_connection_answer(connection, call, status);
 }
 
@@ -219,7 +127,7 @@ static void admit(struct rpc_connection *connection, struct rpc_call *call)
 		explicit_bzero(call->authorization, strlen(call->authorization));
 	if (status == RPC_OK)
 		return;
-	report(connection, RPC_EVENT_REFUSED);
+	rpc_connection_report(connection, RPC_EVENT_REFUSED);
 	refuse(connection, call, status);
 }
 
@@ -256,7 +164,7 @@ static void queue_call(struct rpc_connection *connection, struct rpc_call *call)
 		return;
 
 	service->call_count--;
-	report(connection, RPC_EVENT_PEER_CALLS_FULL);
+	rpc_connection_report(connection, RPC_EVENT_PEER_CALLS_FULL);
 	error_set(&call->err, -EBUSY, "%u messages of %s wait already: the collector is overloaded",
 		  service->limits.queued_per_peer_max, connection->peer->name);
 	rpc_connection_answer(connection, call, RPC_RESOURCE_EXHAUSTED);
@@ -311,7 +219,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 		connection->is_leaving ? NULL : rpc_call_new(peer, connection->service->budget);
 	if (!call) {
 		if (!connection->is_leaving)
-			report(connection, RPC_EVENT_BUDGET_SPENT);
+			rpc_connection_report(connection, RPC_EVENT_BUDGET_SPENT);
 		return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
 						 NGHTTP2_REFUSED_STREAM);
 	}
@@ -475,7 +383,7 @@ void rpc_connection_read(struct rpc_connection *connection)
 			break;
 		if (size <= 0) {
 			if (size == -EPROTO)
-				report(connection, RPC_EVENT_HANDSHAKE_FAILED);
+				rpc_connection_report(connection, RPC_EVENT_HANDSHAKE_FAILED);
 			connection->is_failed = true;
 			break;
 		}
@@ -485,7 +393,7 @@ void rpc_connection_read(struct rpc_connection *connection)
 		if (used < 0) {
 			log_debug("rpc: %s: %s", connection->peer->name,
 				  nghttp2_strerror((int)used));
-			fail(connection, RPC_EVENT_PEER_HOSTILE);
+			rpc_connection_fail(connection, RPC_EVENT_PEER_HOSTILE);
 		}
 	}
 	rpc_connection_write(connection);
@@ -535,7 +443,7 @@ void rpc_connection_write(struct rpc_connection *connection)
 		if (size == 0)
 			break;
 		if (size < 0 || !keep_pending(connection, bytes, (size_t)size)) {
-			fail(connection, RPC_EVENT_PEER_HOSTILE);
+			rpc_connection_fail(connection, RPC_EVENT_PEER_HOSTILE);
 			break;
 		}
 	}
@@ -576,111 +484,4 @@ bool rpc_connection_has_ended(const struct rpc_connection *connection)
 	return (connection->is_leaving && !connection->call_count) ||
 	       (!nghttp2_session_want_read(connection->session) &&
 		!nghttp2_session_want_write(connection->session));
-}
-
-static bool is_late(uint64_t since_ns, uint64_t now_ns, uint32_t limit_ms)
-{
-	return since_ns && ns_between(since_ns, now_ns) > limit_ms * NS_PER_MS;
-}
-
-// ---- deadlines ------------------------------------------------------------------------------
-
-static void refuse_late(struct rpc_connection *connection, struct rpc_call *call,
-			enum rpc_event event, enum rpc_status status, const char *words)
-{
-	report(connection, event);
-	error_set(&call->err, -ETIME, "%s", words);
-	rpc_connection_answer(connection, call, status);
-}
-
-static void tick_queued(struct rpc_connection *connection, struct rpc_call *call, uint64_t now_ns)
-{
-	struct rpc_service *service = connection->service;
-	bool is_overdue = is_late(call->since_ns, now_ns, service->limits.queue_ms);
-
-	if (!is_overdue && !(call->deadline_ns && now_ns > call->deadline_ns))
-		return;
-	if (!rpc_queue_remove(&service->queue, call))
-		return;
-	service->call_count--;
-	if (is_overdue)
-		refuse_late(connection, call, RPC_EVENT_HANDLER_LATE, RPC_RESOURCE_EXHAUSTED,
-			    "the collector is overloaded: no thread and memory were free for the "
-			    "message in time");
-	else
-		refuse_late(connection, call, RPC_EVENT_HANDLER_LATE, RPC_DEADLINE_EXCEEDED,
-			    "the deadline passed before the call was handled");
-}
-
-static void tick_call(struct rpc_connection *connection, struct rpc_call *call, uint64_t now_ns)
-{
-	const struct rpc_server_limits *limits = &connection->service->limits;
-
-	switch (atomic_load(&call->state)) {
-	case RPC_CALL_RECEIVING:
-		if (is_late(call->since_ns, now_ns, limits->message_ms))
-			refuse_late(connection, call, RPC_EVENT_MESSAGE_LATE, RPC_DEADLINE_EXCEEDED,
-				    "the message did not arrive in time");
-		break;
-	case RPC_CALL_QUEUED:
-	case RPC_CALL_HANDLED:
-		tick_queued(connection, call, now_ns);
-		break;
-	case RPC_CALL_ANSWERED:
-		if (is_late(call->since_ns, now_ns, limits->answer_ms))
-			fail(connection, RPC_EVENT_ANSWER_LATE);
-		break;
-	}
-}
-
-static void tick_calls(struct rpc_connection *connection, uint64_t now_ns)
-{
-	for (struct rpc_call *call = connection->first; call;) {
-		struct rpc_call *next = call->next_of_connection;
-
-		tick_call(connection, call, now_ns);
-		call = next;
-	}
-}
-
-static void tick_frames(struct rpc_connection *connection, uint64_t now_ns)
-{
-	if (connection->frame_count > FRAMES_PER_SECOND_MAX)
-		fail(connection, RPC_EVENT_PEER_HOSTILE);
-	if (ns_between(connection->second_ns, now_ns) < NS_PER_SECOND)
-		return;
-	connection->second_ns = now_ns;
-	connection->frame_count = 0;
-}
-
-static void tick_ping(struct rpc_connection *connection, uint64_t now_ns)
-{
-	const struct rpc_server_limits *limits = &connection->service->limits;
-
-	if (is_late(connection->ping_ns, now_ns, limits->ping_ms)) {
-		fail(connection, RPC_EVENT_PEER_DEAD);
-	} else if (!connection->ping_ns && is_late(connection->read_ns, now_ns, limits->quiet_ms)) {
-		connection->ping_ns = now_ns;
-		nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, NULL);
-	}
-}
-
-void rpc_connection_tick(struct rpc_connection *connection, uint64_t now_ns)
-{
-	const struct rpc_server_limits *limits = &connection->service->limits;
-
-	if (!connection->is_established &&
-	    is_late(connection->since_ns, now_ns, limits->handshake_ms))
-		fail(connection, RPC_EVENT_HANDSHAKE_LATE);
-	if (is_late(connection->pending_ns, now_ns, limits->answer_ms))
-		fail(connection, RPC_EVENT_ANSWER_LATE);
-	if (is_late(connection->leaving_ns, now_ns, LEAVE_MS_MAX))
-		connection->is_failed = true;
-	tick_frames(connection, now_ns);
-	tick_calls(connection, now_ns);
-	tick_ping(connection, now_ns);
-	if (is_late(connection->since_ns, now_ns, connection->age_ms) ||
-	    (!connection->call_count && is_late(connection->idle_ns, now_ns, limits->idle_ms)))
-		rpc_connection_leave(connection);
-	rpc_connection_write(connection);
 }

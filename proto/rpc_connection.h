@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One client's connection: HTTP/2 by nghttp2, its calls, and a deadline for each stage. All functions are the loop's thread's.
+// One client's connection: HTTP/2 by nghttp2, and its calls. All functions are the loop's thread's.
 // Only proto/rpc_*.c include this.
 #pragma once
 
@@ -64,8 +64,6 @@ void rpc_connection_free(struct rpc_connection *connection);
 void rpc_connection_read(struct rpc_connection *connection);
 /** Write what the socket takes. */
 void rpc_connection_write(struct rpc_connection *connection);
-/** Check the deadlines. */
-void rpc_connection_tick(struct rpc_connection *connection, uint64_t now_ns);
 /** A call of it has an outcome: answer. */
 void rpc_connection_answer(struct rpc_connection *connection, struct rpc_call *call,
 			   enum rpc_status status);
@@ -77,3 +75,7 @@ bool rpc_connection_awaits_write(const struct rpc_connection *connection);
 bool rpc_connection_has_ended(const struct rpc_connection *connection);
 /** Free a call whose connection has gone, or that was answered. */
 void rpc_connection_release_call(struct rpc_service *service, struct rpc_call *call);
+/** Count what bounded it. */
+void rpc_connection_report(const struct rpc_connection *connection, enum rpc_event event);
+/** Count, and let it end. */
+void rpc_connection_fail(struct rpc_connection *connection, enum rpc_event event);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proto/rpc_connection.h"
+#include "proto/rpc_deadlines.h"
 #include "proto/rpc_listener.h"
 #include "proto/rpc_probe.h"
 
@@ -369,7 +370,7 @@ static void tick(struct rpc_server *server, uint64_t now_ns)
 	tick_listener(server, now_ns);
 	for (struct rpc_connection *at = server->connections, *next; at; at = next) {
 		next = at->next;
-		rpc_connection_tick(at, now_ns);
+		rpc_deadlines_check(at, now_ns);
 		settle(server, at);
 	}
 }

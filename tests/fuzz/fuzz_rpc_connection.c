@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "proto/rpc_connection.h"
+#include "proto/rpc_deadlines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -116,10 +117,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		rpc_connection_read(connection);
 		if (handles)
 			handle_queued(&service);
-		rpc_connection_tick(connection, clock_monotonic_ns());
+		rpc_deadlines_check(connection, clock_monotonic_ns());
 		drain(ends[1]);
 	}
-	rpc_connection_tick(connection, clock_monotonic_ns() + 3600 * NS_PER_SECOND);
+	rpc_deadlines_check(connection, clock_monotonic_ns() + 3600 * NS_PER_SECOND);
 	handle_queued(&service);
 	rpc_connection_free(connection);
 	check(!service.call_count && !service.queue.first);
