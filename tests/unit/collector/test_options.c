@@ -2,6 +2,7 @@
 // The collector's settings: defaults that are safe, and refusals that name the setting.
 #include "tests/test.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -37,6 +38,24 @@ TEST(defaults_listen_on_loopback_only)
 	assert_int_equal(0, options.memory_bytes);
 	assert_int_equal(4, options.grpc_threads);
 	assert_int_equal(4, options.http_threads);
+	collector_options_deinit(&options);
+}
+
+TEST(disk_settings_are_parsed)
+{
+	const char *const words[WORDS_MAX] = { "--retention-size=2GiB", "--disk-free=3MiB",
+					       "--backup=/tmp/b" };
+	const char *const both[WORDS_MAX] = { "--backup=/tmp/b", "--restore=/tmp/b" };
+	struct collector_options options = { 0 };
+	struct error err = { 0 };
+
+	assert_int_equal(0, parse(&options, words, &err));
+	assert_int_equal(2ULL << 30, options.retention_bytes);
+	assert_int_equal(3 << 20, options.disk_free_bytes);
+	EXPECT_STR("/tmp/b", options.backup, "backup");
+	collector_options_deinit(&options);
+	assert_int_equal(-EINVAL, parse(&options, both, &err));
+	assert_non_null(strstr(err.text, "only one at a time"));
 	collector_options_deinit(&options);
 }
 
@@ -133,5 +152,6 @@ TEST(what_others_reach_needs_tls_and_login)
 }
 
 RUN_TESTS(cmocka_unit_test(what_others_reach_needs_tls_and_login),
-	  cmocka_unit_test(defaults_listen_on_loopback_only), cmocka_unit_test(settings_are_parsed),
+	  cmocka_unit_test(defaults_listen_on_loopback_only),
+	  cmocka_unit_test(disk_settings_are_parsed), cmocka_unit_test(settings_are_parsed),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name))
