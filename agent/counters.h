@@ -95,6 +95,9 @@
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \
+	X(CALLS_REFUSED, calls_refused,                                                            \
+	  "System calls refused by the agent's own seccomp filter. The log names each; report "    \
+	  "it.")                                                                                   \
 	X(EVENTS_DROPPED, profiler.events_dropped,                                                 \
 	  "Log lines dropped: event queue full. Those logged just before say why.")
 

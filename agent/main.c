@@ -15,6 +15,7 @@
 
 #include "agent/options.h"
 #include "agent/profiler.h"
+#include "agent/restrictions.h"
 #include "agent/ship/identity.h"
 #include "agent/ship/sender.h"
 #include "agent/sources/own_labels.h"
@@ -56,6 +57,7 @@ enum wakeup { WAKEUP_PROFILER, WAKEUP_EXPORT, WAKEUP_TICK, WAKEUP_SIGNAL, WAKEUP
 struct agent {
 	struct options options;
 	struct confined_launcher *launcher; // NULL: nothing runs confined
+	struct restrictions *restrictions;  // NULL: refused system calls are not counted
 	struct event_log *events;
 	struct hung_processes hung; // left alone
 	struct profiler *profiler;
@@ -83,6 +85,7 @@ static void agent_deinit(struct agent *agent)
 	profiler_close(agent->profiler);
 	sender_close(agent->sender, 0);
 	confined_launcher_free(agent->launcher);
+	restrictions_free(agent->restrictions);
 	event_log_free(agent->events);
 	labels_deinit(&agent->own_labels);
 	options_deinit(&agent->options);
@@ -137,7 +140,7 @@ static int add_series(void *context, struct export_interval *interval)
 	struct agent *agent = context;
 	struct stats now;
 
-	stats_read(&now, agent->profiler, agent->sender);
+	stats_read(&now, agent->profiler, agent->sender, agent->restrictions);
 	int rc = stats_add_series(&agent->stats_exported, &now, &agent->own_labels, interval);
 	agent->stats_exported = now;
 	return rc;
@@ -273,6 +276,8 @@ static int start(struct agent *agent, struct error *err)
 		start_launcher(agent);
 	if (!rc)
 		open_hung_processes(agent);
+	if (!rc)
+		agent->restrictions = restrictions_impose(agent->events);
 	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
 		rc = open_profiler(agent, err);
@@ -355,7 +360,7 @@ static void report(struct agent *agent, enum log_level level)
 	char text[STATS_TEXT_BYTES];
 	struct stats now;
 
-	stats_read(&now, agent->profiler, agent->sender);
+	stats_read(&now, agent->profiler, agent->sender, agent->restrictions);
 	stats_format(&agent->stats_before, &now, text);
 	log_line(level, "agent: %s", text);
 	stats_post_losses(&agent->stats_before, &now, agent->events);
@@ -492,7 +497,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cairn-agent: %s\n", err.text);
 		return EXIT_FAILURE;
 	}
-	stats_read(&agent.stats_before, agent.profiler, agent.sender);
+	stats_read(&agent.stats_before, agent.profiler, agent.sender, agent.restrictions);
 	log_start(&agent);
 	log_events(&agent);
 	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;

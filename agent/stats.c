@@ -68,6 +68,7 @@ static const struct {
 	{ .counter = OWN(SHEDDING_CHANGES_DROPPED) },
 	{ .counter = OWN(SPOOL_FULL) },
 	{ .counter = OWN(SAMPLES_REFUSED) },
+	{ .counter = OWN(CALLS_REFUSED) },
 };
 
 static uint64_t read_rss(void)
@@ -80,7 +81,8 @@ static uint64_t read_rss(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender)
+void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender,
+		const struct restrictions *restrictions)
 {
 	*ret_stats = (struct stats){
 		.time_ns = clock_monotonic_ns(),
@@ -89,6 +91,7 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct
 	};
 	profiler_read_stats(profiler, &ret_stats->profiler);
 	sender_read_stats(sender, &ret_stats->sender);
+	ret_stats->calls_refused = restrictions_refused(restrictions);
 }
 
 // ---- counters -------------------------------------------------------------------------------

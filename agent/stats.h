@@ -6,6 +6,7 @@
 
 #include "agent/counters.h"
 #include "agent/profiler.h"
+#include "agent/restrictions.h"
 #include "agent/ship/sender.h"
 #include "base/event_log.h"
 #include "bpf/bpf_counters.h"
@@ -18,6 +19,7 @@ struct stats {
 	uint64_t rss_bytes; // now
 	struct profiler_stats profiler;
 	struct sender_stats sender;
+	uint64_t calls_refused;
 };
 
 enum {
@@ -27,7 +29,8 @@ enum {
 	STATS_TOKEN_BYTES = 32,
 };
 
-void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender);
+void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender,
+		const struct restrictions *restrictions);
 
 /** What happened between two moments. */
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES]);

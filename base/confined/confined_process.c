@@ -142,12 +142,9 @@ void confined_launcher_free(struct confined_launcher *launcher)
 {
 	if (!launcher)
 		return;
-	close(launcher->socket);
-	if (launcher->pid) {
-		kill(launcher->pid, SIGKILL); // and its processes with it
-		while (waitpid(launcher->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	close(launcher->socket); // it ends, and its processes with it
+	while (launcher->pid && waitpid(launcher->pid, NULL, 0) < 0 && errno == EINTR)
+		;
 	free(launcher);
 }
 

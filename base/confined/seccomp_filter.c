@@ -70,7 +70,8 @@ static void compile(const struct seccomp_filter *filter, struct program *program
 	emit(program, BPF_JMP | BPF_JGE | BPF_K, NUMBERS_END, 0, 1);
 	emit(program, BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM, 0, 0);
 	for (uint32_t i = 0; i < filter->count; i++)
-		add_rule(program, &filter->rules[i], filter->fits);
+		add_rule(program, &filter->rules[i],
+			 filter->rules[i].action ? filter->rules[i].action : filter->fits);
 	emit(program, BPF_RET | BPF_K, filter->otherwise, 0, 0);
 }
 

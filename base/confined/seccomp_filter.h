@@ -13,12 +13,13 @@ struct seccomp_rule {
 	uint32_t number;
 	uint32_t argument; // 0..5
 	uint64_t mask, value;
+	uint32_t action; // SECCOMP_RET_...; 0: the filter's
 };
 
 struct seccomp_filter {
 	const struct seccomp_rule *rules; // the first that fits decides
 	uint32_t count;
-	uint32_t fits;      // SECCOMP_RET_...: of calls with a rule
+	uint32_t fits;      // SECCOMP_RET_...: of calls with a rule that has no action of its own
 	uint32_t otherwise; // of all others
 	uint32_t flags;     // SECCOMP_FILTER_FLAG_...
 };

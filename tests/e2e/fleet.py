@@ -293,6 +293,10 @@ class Agent(Daemon):
             self.kill()
             raise
 
+    def stop(self):
+        super().stop()
+        assert "seccomp: refused" not in self.log(), self.log()
+
     def is_sampling(self):
         assert self.is_running(), f"the agent ended; its log:\n{self.log()}"
         return "sampling" in self.log()

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The collector restarts, crashes or is unreachable: CPU time arrives once, neither lost nor doubled."""
 import os
+import pathlib
 import random
+import re
 import shutil
 import subprocess
 import time
 
 import pytest
 
-from fleet import Agent, free_port, program, unique, wait_until, workload
+from fleet import Agent, free_port, in_manifest, program, unique, wait_until, workload
 from lossy_proxy import LossyProxy
 
 EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
@@ -103,6 +105,21 @@ def test_ships_last_interval_at_stop(collector, start_agent):
     cpu_ns = burning.truth()["process_cpu_ns"]
     agent.stop()
     assert collector.api.total(service) == pytest.approx(cpu_ns, rel=0.05)
+
+
+@pytest.mark.parametrize("prefix", [pytest.param([], id="root"),
+                                    pytest.param(in_manifest(), id="manifest")])
+def test_agent_lives_within_its_restrictions(collector, start_agent, prefix):
+    agent = start_agent(collector, "--lines", "--profiles", "cpu,wall,memory,gpu", prefix=prefix)
+    collector.wait_for_agent()
+    process = pathlib.Path(f"/proc/{agent.process.pid}")
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    limits = (process / "limits").read_text()
+    assert re.search(r"Max core file size +0 +0 ", limits), limits
+    agent.stop()
+    assert "seccomp" not in agent.log()
+    assert "agent: stopped: all batches sent" in agent.log()
 
 
 def as_nobody(tmp_path, name):
