@@ -181,7 +181,11 @@ int series_of_excess(enum series_level level, const struct labels *labels,
 {
 	_cleanup_(labels_deinit) struct labels kept = { 0 };
 	int rc = labels_set(&kept, LABEL_OTHER, levels[level].name);
+	const char *tenant = labels_get(labels, LABEL_TENANT);
 
+	// First: without it the series would be another tenant's, or nobody's.
+	if (rc == 0 && tenant)
+		rc = labels_set(&kept, LABEL_TENANT, tenant);
 	for (uint32_t i = 0; i < labels->count && rc == 0; i++) {
 		const struct label *pair = &labels->pairs[i];
 		bool is_kept = level == SERIES_PROCESS     ? !is_inner(pair->name, true)

@@ -2,6 +2,7 @@
 // Who may add series: a process, service, node or tenant that has many loses labels, others do not.
 #include "tests/unit/collector/store/store_fixture.h"
 
+#include "collector/store/rocksdb/partition_quota.h"
 #include "collector/store/rocksdb/postings.h"
 
 /** Place the series "labels"; its labels afterwards are @expected (NULL: as they are). */
@@ -141,7 +142,26 @@ TEST(quotas_hold_after_decoding)
 	postings_unref(restored);
 }
 
-RUN_TESTS(cmocka_unit_test(a_process_with_many_threads_loses_their_names),
+TEST(the_excess_stays_its_tenants)
+{
+	for (int level = 0; level < SERIES_LEVELS; level++) {
+		struct labels labels = { 0 }, excess = { 0 };
+		char name[8];
+
+		for (uint32_t i = 0; i < LABELS_MAX - 1; i++) {
+			snprintf(name, sizeof(name), "a%u", i); // before "tenant"
+			assert_int_equal(0, labels_set(&labels, name, "x"));
+		}
+		assert_int_equal(0, labels_set(&labels, "tenant", "shop"));
+		assert_int_equal(0, series_of_excess((enum series_level)level, &labels, &excess));
+		EXPECT_STR("shop", labels_get(&excess, "tenant"), "tenant");
+		labels_deinit(&labels);
+		labels_deinit(&excess);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(the_excess_stays_its_tenants),
+	  cmocka_unit_test(a_process_with_many_threads_loses_their_names),
 	  cmocka_unit_test(a_service_leaves_room_for_others),
 	  cmocka_unit_test(a_node_leaves_room_for_others),
 	  cmocka_unit_test(a_tenant_leaves_room_for_others),
