@@ -52,7 +52,7 @@ static void check_postings(const struct postings *postings)
 	      !postings_decode(again, (struct bytes){ record.bytes, record.size }, NULL));
 	check(again->series_count == postings->series_count);
 	buffer_deinit(&record);
-	postings_free(again);
+	postings_unref(again);
 }
 
 /** Decode the records until one is damaged. */
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	check_forest(forest);
 	check_postings(postings);
 	forest_free(forest);
-	postings_free(postings);
+	postings_unref(postings);
 	return 0;
 }
 
@@ -147,7 +147,7 @@ static void append_good_records(struct buffer *bytes)
 	append_record(bytes, RECORD_SERIES, &record);
 	labels_deinit(&labels);
 	buffer_deinit(&record);
-	postings_free(postings);
+	postings_unref(postings);
 	forest_free(forest);
 }
 

@@ -168,6 +168,82 @@ TEST(refuses_damaged_records)
 	postings_unref(postings);
 }
 
+/** What labels may hold at most is what a record may. */
+TEST(restores_labels_at_their_limits)
+{
+	struct postings *postings = postings_new(), *restored = postings_new();
+	char type[5 * PROFILE_TYPE_PART_BYTES], name[LABEL_NAME_BYTES_MAX + 1];
+	char value[LABEL_VALUE_BYTES_MAX + 1];
+	struct labels labels = { 0 };
+	struct buffer record = { 0 };
+	uint32_t series;
+
+	memset(type, 't', sizeof(type));
+	memset(name, 'n', sizeof(name));
+	memset(value, 'v', sizeof(value));
+	type[sizeof(type) - 1] = name[sizeof(name) - 1] = value[sizeof(value) - 1] = 0;
+	for (uint32_t i = 0; i < LABELS_MAX; i++) {
+		name[0] = (char)('A' + i % 26);
+		name[1] = (char)('A' + i / 26);
+		value[0] = (char)('A' + i);
+		assert_int_equal(0, labels_set(&labels, name, value));
+	}
+	assert_int_equal(0, postings_add(postings, series_id_of(&labels, type), &labels, type,
+					 TEST_SLOT_NS, &series));
+	postings_encode(postings, 0, &record);
+	assert_int_equal(
+		0, postings_decode(restored, (struct bytes){ record.bytes, record.size }, NULL));
+	EXPECT_EQ(LABELS_MAX, restored->series[0].pair_count, "labels");
+	EXPECT_EQ(series, postings_find(restored, series_id_of(&labels, type), TEST_SLOT_NS),
+		  "found");
+	labels_deinit(&labels);
+	buffer_deinit(&record);
+	postings_unref(postings);
+	postings_unref(restored);
+}
+
+/** A record that names a pair twice would write beyond a posting list. */
+TEST(refuses_a_record_that_repeats_a_pair)
+{
+	static const struct {
+		const char *what, *bytes;
+		uint32_t size;
+		int rc;
+	} records[] = {
+#define SERIES             \
+	"\0\1"             \
+	"0123456789abcdef" \
+	"\x14"
+		{ "two labels",
+		  SERIES "\0\1t\1x"
+			 "\2"
+			 "\1\1a\1b"
+			 "\2\1c\1d",
+		  35, 0 },
+		{ "one label twice",
+		  SERIES "\0\1t\1x"
+			 "\2"
+			 "\1\1a\1b"
+			 "\1",
+		  31, -EBADMSG },
+		{ "the type as a label",
+		  SERIES "\0\1t\1x"
+			 "\1"
+			 "\0",
+		  26, -EBADMSG },
+#undef SERIES
+	};
+
+	for EACH (row, records) {
+		struct postings *postings = postings_new();
+
+		EXPECT_EQ(row->rc,
+			  postings_decode(postings, (struct bytes){ row->bytes, row->size }, NULL),
+			  row->what);
+		postings_unref(postings);
+	}
+}
+
 TEST(refuses_series_beyond_the_limit)
 {
 	struct postings *postings = postings_new();
@@ -215,4 +291,6 @@ RUN_TESTS(cmocka_unit_test(groups_series_by_service_type_and_slot),
 	  cmocka_unit_test(restores_postings_from_their_records),
 	  cmocka_unit_test(refuses_damaged_records),
 	  cmocka_unit_test(refuses_series_beyond_the_limit),
+	  cmocka_unit_test(restores_labels_at_their_limits),
+	  cmocka_unit_test(refuses_a_record_that_repeats_a_pair),
 	  cmocka_unit_test(records_presence_per_64th))
