@@ -32,6 +32,7 @@
 #include "collector/resource_plan.h"
 #include "collector/store/rocksdb/rocksdb.h"
 #include "collector/symbols/dwarf_process.h"
+#include "collector/symbols/elf_process.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
 
@@ -46,7 +47,7 @@ enum {
 	CERTIFICATE_LOG_S = 24 * 3600,
 };
 
-static const struct confined_task *const confined_tasks[] = { &dwarf_task };
+static const struct confined_task *const confined_tasks[] = { &dwarf_task, &elf_task };
 
 struct collector {
 	struct collector_options options;

@@ -176,6 +176,17 @@ void debug_cache_close(struct debug_cache *cache)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
+int debug_cache_look(const struct debug_cache *cache, const char *build_id)
+{
+	char name[NAME_BYTES];
+	int rc = make_name(build_id, KEPT_SUFFIX, name);
+
+	if (rc)
+		return rc;
+	int fd = openat(cache->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 int debug_cache_find(const struct debug_cache *cache, const char *build_id)
 {
 	char name[NAME_BYTES];

@@ -33,6 +33,9 @@ void debug_cache_close(struct debug_cache *cache);
  */
 int debug_cache_find(const struct debug_cache *cache, const char *build_id);
 
+/** The same, without counting it as a use. */
+int debug_cache_look(const struct debug_cache *cache, const char *build_id);
+
 /** A file that is being written. Begin with debug_cache_begin(), end with one of the other two. */
 struct debug_cache_file {
 	int fd; // -1: none

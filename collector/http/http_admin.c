@@ -20,7 +20,7 @@ static const struct {
 bool http_admin_is_slow(void *context, const struct http_request *request)
 {
 	(void)context;
-	return request->method == HTTP_PUT; // checks the file that has arrived
+	return request->method != HTTP_GET; // checks or deletes a file
 }
 
 void http_admin_handle(void *context, const struct http_request *request,
@@ -29,7 +29,7 @@ void http_admin_handle(void *context, const struct http_request *request,
 	struct http_api *api = context;
 	const struct api_request parsed = { .now_ns = clock_realtime_ns() };
 
-	if (request->method == HTTP_PUT) {
+	if (request->method != HTTP_GET) { // uploads, and their deletion
 		http_api_handle(api, request, response);
 		return;
 	}

@@ -17,31 +17,50 @@ static bool is_build_id(const char *text)
 	       strspn(text, "0123456789abcdef") == size;
 }
 
+static void respond_refusal(struct http_response *response, const struct error *err)
+{
+	switch (err->code) {
+	case -EEXIST:
+		http_respond_error(response, 409, "already_exists", "build_id", err->text);
+		break;
+	case -EAGAIN:
+		http_respond_error(response, 503, "overloaded", "", err->text);
+		response->retry_after_s = 5;
+		break;
+	case -ENOTCONN:
+		http_respond_error(response, 503, "unavailable", "", err->text);
+		break;
+	default:
+		http_respond_failure(response, err, "build_id");
+		break;
+	}
+}
+
 int http_begin_debug_file(struct http_api *api, struct http_request *upload, const char *build_id,
 			  struct http_response *response)
 {
 	struct error err = { 0 };
 	struct symbol_space *symbols = api_symbols(api, upload, &err);
-	_cleanup_free_ struct debug_cache_file *file = malloc(sizeof(*file));
+	_cleanup_free_ struct debug_upload *received = malloc(sizeof(*received));
 
 	if (!symbols) {
 		http_respond_failure(response, &err, "");
 		return -1;
 	}
-	const struct debug_cache *cache = &symbols->files.cache;
-
-	if (!is_build_id(build_id))
+	if (!is_build_id(build_id)) {
 		http_respond_error(response, 400, "invalid_argument", "build_id",
 				   "expected a GNU build id in lower-case hexadecimal");
-	else if (upload->body_bytes > DEBUG_FILE_BYTES_MAX || upload->body_bytes > cache->bytes_max)
-		http_respond_error(response, 413, "too_large", "",
-				   "the file is larger than --debug-files, or than 2 GiB");
-	else if (!file || debug_cache_begin(cache, file))
-		http_respond_error(response, 503, "unavailable", "",
-				   "the collector cannot write the file; check its disk and log");
-	else
-		upload->upload = take(file);
-	return upload->upload ? ((struct debug_cache_file *)upload->upload)->fd : -1;
+		return -1;
+	}
+	int rc = received ? debug_files_begin(&symbols->files, upload->body_bytes, received, &err)
+			  : error_set(&err, -ENOMEM, "out of memory");
+	if (rc) {
+		respond_refusal(response, &err);
+		return -1;
+	}
+	int fd = received->file.fd;
+	upload->upload = take(received);
+	return fd;
 }
 
 void http_end_debug_file(struct http_api *api, struct http_request *upload)
@@ -50,7 +69,7 @@ void http_end_debug_file(struct http_api *api, struct http_request *upload)
 
 	if (!symbols)
 		return;
-	debug_cache_drop(&symbols->files.cache, upload->upload);
+	debug_files_drop(&symbols->files, upload->upload);
 	free(upload->upload);
 	upload->upload = NULL;
 }
@@ -60,11 +79,13 @@ void http_handle_debug_file(struct http_api *api, const struct api_request *requ
 {
 	struct error err = { 0 };
 	struct symbol_space *symbols = api_symbols(api, upload, &err);
-	int rc = symbols ? debug_files_keep(&symbols->files, upload->upload, request->label, &err)
+	const char *address = upload->credentials.address;
+	int rc = symbols ? debug_files_keep(&symbols->files, upload->upload, request->label,
+					    upload->identity.key, address ? address : "", &err)
 			 : err.code;
 
 	if (rc) {
-		http_respond_failure(response, &err, "build_id");
+		respond_refusal(response, &err);
 		return;
 	}
 	response->status = 201;
@@ -96,22 +117,41 @@ void http_handle_debug_file_deletion(struct http_api *api, const struct api_requ
 }
 
 struct listing {
+	const struct debug_files *files;
 	struct buffer *body;
 	uint64_t bytes;
 	uint32_t count;
 };
 
+static void append_origin(struct buffer *body, const struct debug_origin *origin)
+{
+	buffer_append_string(body, ",\"uploaded\":");
+	json_append_uint(body, origin->uploaded_s);
+	buffer_append_string(body, ",\"who\":");
+	json_append_string(body, origin->who);
+	buffer_append_string(body, ",\"address\":");
+	json_append_string(body, origin->address);
+	buffer_append_string(body, ",\"sha256\":\"");
+	for (size_t i = 0; i < DIGEST_BYTES; i++)
+		buffer_printf(body, "%02x", origin->digest[i]);
+	buffer_append_byte(body, '"');
+}
+
 static int append_file(void *context, const char *build_id, uint64_t bytes, uint64_t used_s)
 {
 	struct listing *listing = context;
+	struct debug_origin origin;
+	bool has_origin = debug_files_origin(listing->files, build_id, &origin) == 0;
 
 	buffer_append_string(listing->body,
 			     listing->count++ ? ",{\"build_id\":" : "{\"build_id\":");
 	json_append_string(listing->body, build_id);
 	buffer_append_string(listing->body, ",\"bytes\":");
-	json_append_uint(listing->body, bytes);
+	json_append_uint(listing->body, has_origin ? origin.bytes : bytes);
 	buffer_append_string(listing->body, ",\"used\":");
 	json_append_uint(listing->body, used_s);
+	if (has_origin)
+		append_origin(listing->body, &origin);
 	buffer_append_byte(listing->body, '}');
 	listing->bytes += bytes;
 	return 0;
@@ -120,8 +160,9 @@ static int append_file(void *context, const char *build_id, uint64_t bytes, uint
 void http_handle_debug_files(struct http_api *api, const struct api_request *request,
 			     struct http_response *response)
 {
-	struct listing listing = { .body = &response->body };
 	struct symbol_space *symbols = api_symbols(api, request->http, NULL);
+	struct listing listing = { .files = symbols ? &symbols->files : NULL,
+				   .body = &response->body };
 
 	buffer_append_string(listing.body, "{\"files\":[");
 	int rc = symbols ? debug_cache_list(&symbols->files.cache, append_file, &listing) : 0;

@@ -77,7 +77,7 @@ static int add_space(struct symbol_spaces *spaces, const char *tenant, struct er
 		return error_set(err, -ENOMEM, "out of memory");
 	space->space.files.cache.folder = -1;
 	snprintf(space->tenant, sizeof(space->tenant), "%s", tenant);
-	rc = debug_files_open(&space->space.files, path, spaces->bytes_max, err);
+	rc = debug_files_open(&space->space.files, path, spaces->bytes_max, spaces->launcher, err);
 	if (!rc) {
 		space->space.symbolizer =
 			symbolizer_new(&space->space.files, spaces->debuginfod, spaces->launcher);

@@ -3,9 +3,11 @@
 // Uploads of debug files over real sockets: kept, refused, or aborted.
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,6 +19,9 @@
 #include "collector/symbols/debug_elf.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
+#include "collector/symbols/dwarf_process.h"
+#include "collector/symbols/elf_process.h"
+#include "tests/confined_tests.h"
 #include "tests/unit/collector/access/access_fixture.h"
 
 enum { ANSWER_BYTES = 4096, ANSWER_MS_MAX = 20000, CACHE_BYTES = 1 << 20 };
@@ -24,6 +29,7 @@ enum { ANSWER_BYTES = 4096, ANSWER_MS_MAX = 20000, CACHE_BYTES = 1 << 20 };
 /** A server without a store, and our own program as the file to upload. */
 struct fixture {
 	char folder[40];
+	struct confined_launcher *launcher;
 	struct symbol_spaces *symbols;
 	struct metrics metrics;
 	struct http_api api;
@@ -64,8 +70,10 @@ static void open_fixture(struct fixture *fixture)
 	strcpy(fixture->folder, "/tmp/cairn-upload-XXXXXX");
 	assert_non_null(mkdtemp(fixture->folder));
 	make_program(fixture);
+	fixture->launcher = launch();
 	const struct symbol_spaces_options symbols = { .data = fixture->folder,
-						       .bytes_max = CACHE_BYTES };
+						       .bytes_max = CACHE_BYTES,
+						       .launcher = fixture->launcher };
 	assert_int_equal(0, symbol_spaces_open(&symbols, &fixture->symbols, &err));
 	fixture->api.metrics = &fixture->metrics;
 	fixture->api.symbols = fixture->symbols;
@@ -91,6 +99,7 @@ static void close_fixture(struct fixture *fixture)
 
 	http_server_close(fixture->server, 2000);
 	symbol_spaces_close(fixture->symbols);
+	confined_launcher_free(fixture->launcher);
 	snprintf(command, sizeof(command), "rm -r %s", fixture->folder);
 	assert_int_equal(0, system(command));
 	free(fixture->bytes);
@@ -177,19 +186,32 @@ static uint32_t count_files(const struct fixture *fixture)
 	return count;
 }
 
+static const char *sha256_of_program(const struct fixture *fixture)
+{
+	static char text[80];
+	char command[128];
+
+	snprintf(command, sizeof(command), "sha256sum %s/p", fixture->folder);
+	FILE *output = popen(command, "r");
+	assert_non_null(output);
+	assert_int_equal(1, fscanf(output, "%64s", text));
+	pclose(output);
+	return text;
+}
+
 TEST(keeps_and_lists_uploads)
 {
 	struct fixture f;
 
 	open_fixture(&f);
-	for (int again = 0; again < 2; again++) // the second in place of the first
+	for (int again = 0; again < 2; again++) // the same again changes nothing
 		assert_int_equal(201, put_program(&f, f.build_id));
 	assert_int_equal(1, count_files(&f));
 	int fd = debug_files_find(&symbol_spaces_get(f.symbols, "", NULL)->files, f.build_id);
 	assert_true(fd >= 0);
 	struct stat status;
 	assert_int_equal(0, fstat(fd, &status));
-	assert_int_equal(f.size, status.st_size);
+	assert_int_equal(f.size + sizeof(struct debug_origin), status.st_size);
 	close(fd);
 	assert_int_equal(200, ask(&f,
 				  "GET /api/v1/debug-files HTTP/1.1\r\nHost: x\r\n"
@@ -197,6 +219,90 @@ TEST(keeps_and_lists_uploads)
 				  0));
 	assert_non_null(strstr(f.answer, f.build_id));
 	assert_non_null(strstr(f.answer, "\"bytes_max\":1048576"));
+	assert_non_null(strstr(f.answer, "\"who\":\"local\",\"address\":\"127.0.0.1\""));
+	assert_non_null(strstr(f.answer, sha256_of_program(&f)));
+	close_fixture(&f);
+}
+
+TEST(never_replaces_another_file)
+{
+	struct fixture f;
+	char head[256], byte;
+
+	open_fixture(&f);
+	assert_int_equal(201, put_program(&f, f.build_id));
+	f.bytes[offsetof(Elf64_Ehdr, e_flags)] ^= 1; // the same build id, other content
+	assert_int_equal(409, put_program(&f, f.build_id));
+	assert_non_null(strstr(f.answer, "uploaded by local at 2"));
+	int fd = debug_files_find(&symbol_spaces_get(f.symbols, "", NULL)->files, f.build_id);
+	assert_int_equal(1, pread(fd, &byte, 1, offsetof(Elf64_Ehdr, e_flags)));
+	assert_int_equal(f.bytes[offsetof(Elf64_Ehdr, e_flags)] ^ 1, byte);
+	close(fd);
+	assert_int_equal(1, count_files(&f));
+
+	snprintf(head, sizeof(head),
+		 "DELETE /api/v1/debug-files/%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		 f.build_id);
+	assert_int_equal(200, ask(&f, head, 0)); // an administrator decides
+	assert_int_equal(201, put_program(&f, f.build_id));
+	close_fixture(&f);
+}
+
+/** Begin an upload of @size bytes and send none. */
+static int begin_upload(const struct fixture *f, size_t size)
+{
+	char head[256];
+	int fd = connect_to(f);
+
+	snprintf(head, sizeof(head),
+		 "PUT /api/v1/debug-files/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n",
+		 f->build_id, size);
+	send_all(fd, head, strlen(head));
+	return fd;
+}
+
+static void wait_for_files(const struct fixture *f, uint32_t count)
+{
+	while (count_files(f) != count)
+		usleep(1000);
+}
+
+TEST(reserves_room_before_it_receives)
+{
+	struct fixture f;
+	int fds[DEBUG_UPLOADS_MAX];
+
+	open_fixture(&f);
+	fds[0] = begin_upload(&f, CACHE_BYTES);
+	wait_for_files(&f, 1);
+	assert_int_equal(503, put_program(&f, f.build_id)); // all bytes are taken
+	assert_non_null(strstr(f.answer, "Retry-After: "));
+	close(fds[0]);
+	wait_for_files(&f, 0);
+	for (uint32_t i = 0; i < DEBUG_UPLOADS_MAX; i++) {
+		fds[i] = begin_upload(&f, 100);
+		wait_for_files(&f, i + 1);
+	}
+	assert_int_equal(503, put_program(&f, f.build_id)); // all places are taken
+	for (uint32_t i = 0; i < DEBUG_UPLOADS_MAX; i++)
+		close(fds[i]);
+	wait_for_files(&f, 0);
+	assert_int_equal(201, put_program(&f, f.build_id));
+	close_fixture(&f);
+}
+
+TEST(reads_uploads_in_confined_processes_only)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	memset(f.bytes + sizeof(Elf64_Ehdr), 0xff, f.size - sizeof(Elf64_Ehdr));
+	assert_int_equal(400, put_program(&f, f.build_id));
+	confined_launcher_free(f.launcher); // its processes can no longer be started
+	f.launcher = NULL;
+	symbol_spaces_get(f.symbols, "", NULL)->files.launcher = NULL;
+	assert_int_equal(503, put_program(&f, f.build_id));
+	assert_int_equal(0, count_files(&f));
 	close_fixture(&f);
 }
 
@@ -345,9 +451,14 @@ TEST(allows_put_for_debug_files_only)
 	close_fixture(&f);
 }
 
-RUN_TESTS(cmocka_unit_test(keeps_and_lists_uploads),
-	  cmocka_unit_test(refuses_files_of_another_build_id),
-	  cmocka_unit_test(refuses_bodies_of_wrong_size),
-	  cmocka_unit_test(an_aborted_upload_leaves_nothing),
-	  cmocka_unit_test(tenants_have_files_of_their_own),
-	  cmocka_unit_test(allows_put_for_debug_files_only))
+SERVE_CONFINED(serve_confined, &elf_task, &dwarf_task)
+
+RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(keeps_and_lists_uploads),
+		cmocka_unit_test(never_replaces_another_file),
+		cmocka_unit_test(reserves_room_before_it_receives),
+		cmocka_unit_test(reads_uploads_in_confined_processes_only),
+		cmocka_unit_test(refuses_files_of_another_build_id),
+		cmocka_unit_test(refuses_bodies_of_wrong_size),
+		cmocka_unit_test(an_aborted_upload_leaves_nothing),
+		cmocka_unit_test(tenants_have_files_of_their_own),
+		cmocka_unit_test(allows_put_for_debug_files_only))

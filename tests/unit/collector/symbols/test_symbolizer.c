@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "collector/symbols/debug_elf.h"
+#include "collector/symbols/elf_process.h"
 #include "collector/symbols/dwarf_process.h"
 #include "tests/confined_tests.h"
 #include "tests/test.h"
@@ -101,9 +102,10 @@ static void fixture_open(struct fixture *fixture, const char *flags)
 	run(fixture,
 	    "strip -o stripped p; objcopy --only-keep-debug p p.debug; strip -g -o symbols p");
 	look_at_program(fixture);
-	if (debug_files_open(&fixture->files, fixture->folder, CACHE_BYTES, &err))
-		fail_msg("%s", err.text);
 	fixture->launcher = launch();
+	if (debug_files_open(&fixture->files, fixture->folder, CACHE_BYTES, fixture->launcher,
+			     &err))
+		fail_msg("%s", err.text);
 	fixture->symbolizer = symbolizer_new(&fixture->files, NULL, fixture->launcher);
 	assert_non_null(fixture->symbolizer);
 }
@@ -121,14 +123,19 @@ static int upload(struct fixture *fixture, const char *name, const char *build_i
 		  struct error *err)
 {
 	_cleanup_close_ int fd = open_file(fixture, name);
-	struct debug_cache_file file;
+	struct debug_upload received;
 	char bytes[4096];
+	struct stat status;
 	ssize_t count;
 
-	assert_int_equal(0, debug_cache_begin(&fixture->files.cache, &file));
+	assert_int_equal(0, fstat(fd, &status));
+	assert_int_equal(
+		0, debug_files_begin(&fixture->files, (uint64_t)status.st_size, &received, err));
 	while ((count = read(fd, bytes, sizeof(bytes))) > 0)
-		assert_int_equal(count, write(file.fd, bytes, (size_t)count));
-	return debug_files_keep(&fixture->files, &file, build_id, err);
+		assert_int_equal(count, write(received.file.fd, bytes, (size_t)count));
+	int rc = debug_files_keep(&fixture->files, &received, build_id, "local", "", err);
+	debug_files_drop(&fixture->files, &received);
+	return rc;
 }
 
 struct answer {
@@ -301,6 +308,8 @@ TEST(uses_a_better_file_once_uploaded)
 	assert_int_equal(0, upload(&fixture, "symbols", fixture.build_id, NULL));
 	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
 	assert_int_equal(1, answer.count);
+	assert_int_equal(-EEXIST, upload(&fixture, "p", fixture.build_id, NULL));
+	assert_int_equal(0, debug_files_remove(&fixture.files, fixture.build_id));
 	assert_int_equal(0, upload(&fixture, "p", fixture.build_id, NULL));
 	assert_int_equal(0, find(&fixture, fixture.offset + 1, SYMBOLIZER_NS_MAX, &answer));
 	assert_int_equal(2, answer.count);
@@ -433,25 +442,31 @@ TEST(survives_damaged_files)
 	close(fd);
 	srandom(17);
 	for (int round = 0; round < 300; round++) {
-		struct debug_cache_file file;
+		struct debug_upload received;
+		int file;
 
-		assert_int_equal(0, debug_cache_begin(&fixture.files.cache, &file));
-		assert_int_equal(size, write(file.fd, bytes, (size_t)size));
+		assert_int_equal(
+			0, debug_files_begin(&fixture.files, (uint64_t)size, &received, NULL));
+		file = received.file.fd;
+		assert_int_equal(size, write(file, bytes, (size_t)size));
 		for (int i = 0; i < 20; i++) {
 			uint8_t byte = (uint8_t)random();
 
 			// Behind the code, where symbols, DWARF and section headers are.
 			assert_int_equal(
-				1, pwrite(file.fd, &byte, 1, 0x3000 + random() % (size - 0x3000)));
+				1, pwrite(file, &byte, 1, 0x3000 + random() % (size - 0x3000)));
 		}
-		if (debug_files_keep(&fixture.files, &file, fixture.build_id, NULL) == 0)
+		debug_files_remove(&fixture.files, fixture.build_id);
+		if (debug_files_keep(&fixture.files, &received, fixture.build_id, "local", "",
+				     NULL) == 0)
 			for (uint64_t at = 0; at < 64; at++)
 				find(&fixture, fixture.offset + at, SYMBOLIZER_NS_MAX, &answer);
+		debug_files_drop(&fixture.files, &received);
 	}
 	fixture_close(&fixture);
 }
 
-SERVE_CONFINED(serve_confined, &dwarf_task)
+SERVE_CONFINED(serve_confined, &dwarf_task, &elf_task)
 
 RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(names_functions_from_each_kind_of_file),
 		cmocka_unit_test(forgets_what_a_deleted_file_said),
