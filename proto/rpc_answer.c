@@ -90,6 +90,7 @@ static int submit_failure(nghttp2_session *session, struct rpc_call *call)
 		HEADER("grpc-status", number),
 		HEADER("grpc-message", text),
 		HEADER("grpc-accept-encoding", "identity,gzip"),
+		HEADER(RPC_ANSWERED_HEADER, "1"),
 	};
 
 	return nghttp2_submit_response(session, call->stream, headers, ARRAY_SIZE(headers), NULL);

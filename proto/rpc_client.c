@@ -375,13 +375,24 @@ static enum rpc_status read_response(struct client_call *call, const struct rpc_
 	return RPC_OK;
 }
 
+// Did the server say it, or gRPC of a connection that broke?
+static bool has_answer(const struct client_call *call)
+{
+	for (size_t i = 0; i < call->trailing_metadata.count; i++)
+		if (!grpc_slice_str_cmp(call->trailing_metadata.metadata[i].key,
+					RPC_ANSWERED_HEADER))
+			return true;
+	return false;
+}
+
 static enum rpc_status call_once(struct rpc_client *client, const char *method,
 				 const struct buffer *request, uint32_t deadline_ms,
-				 struct buffer *response, struct error *err)
+				 struct buffer *response, bool *ret_answered, struct error *err)
 {
 	struct client_call call;
 	enum rpc_status status;
 
+	*ret_answered = false;
 	refresh(client);
 	if (!client->channel && channel_new(client, err))
 		return RPC_UNAVAILABLE; // the files are read again at the next call
@@ -394,6 +405,7 @@ static enum rpc_status call_once(struct rpc_client *client, const char *method,
 		status = RPC_INTERNAL;
 	} else {
 		status = read_response(&call, client, response, err);
+		*ret_answered = has_answer(&call);
 	}
 	client_call_deinit(&call);
 	if (status == RPC_UNAVAILABLE || status == RPC_DEADLINE_EXCEEDED) {
@@ -408,15 +420,17 @@ enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
 				struct buffer *response, struct error *err)
 {
 	uint64_t start_ns = clock_monotonic_ns();
-	bool is_connected = client->channel;
-	enum rpc_status status = call_once(client, method, request, deadline_ms, response, err);
+	bool is_connected = client->channel, is_answered;
+	enum rpc_status status =
+		call_once(client, method, request, deadline_ms, response, &is_answered, err);
 	uint64_t took_ms = ns_between(start_ns, clock_monotonic_ns()) / NS_PER_MS;
 
 	// The server may have closed a connection of earlier calls, because it restarted or because the connection was old,
 	// and this call is the first to see it. That says nothing of now.
-	if (status != RPC_UNAVAILABLE || !is_connected || took_ms >= deadline_ms)
+	if (status != RPC_UNAVAILABLE || is_answered || !is_connected || took_ms >= deadline_ms)
 		return status;
-	return call_once(client, method, request, deadline_ms - (uint32_t)took_ms, response, err);
+	return call_once(client, method, request, deadline_ms - (uint32_t)took_ms, response,
+			 &is_answered, err);
 }
 
 void rpc_client_cancel(struct rpc_client *client)

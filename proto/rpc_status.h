@@ -18,4 +18,7 @@ enum rpc_status {
 	RPC_UNAUTHENTICATED = 16,
 };
 
+/** A server of ours sends it with each status but OK: gRPC makes up others, as when a connection breaks. */
+#define RPC_ANSWERED_HEADER "cairn-answered"
+
 const char *rpc_status_name(enum rpc_status status);

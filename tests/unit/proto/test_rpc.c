@@ -71,7 +71,19 @@ static enum rpc_status blow(void *context, const struct rpc_request *request,
 	return RPC_OK;
 }
 
+static atomic_int failed_count;
+
+static enum rpc_status fail_for_now(void *context, const struct rpc_request *request,
+				    struct buffer *response, struct error *err)
+{
+	(void)context, (void)request, (void)response;
+	failed_count++;
+	error_set(err, -EIO, "the disk is away");
+	return RPC_UNAVAILABLE;
+}
+
 static const struct rpc_method methods[] = {
+	{ .name = "/test/FailForNow", .handle = fail_for_now, .work_per_byte = 1 },
 	{ .name = "/test/Echo", .handle = echo, .context = NULL, .work_per_byte = 1 },
 	{ .name = "/test/Refuse", .handle = refuse, .context = NULL, .work_per_byte = 1 },
 	{ .name = "/test/Hold", .handle = wait_while_held, .context = NULL, .work_per_byte = 1 },
@@ -224,6 +236,28 @@ TEST(refuses_responses_above_the_limit)
 		  rpc_client_call(client, "/test/Blow", &request, DEADLINE_MS, &response, NULL),
 		  "5000");
 	EXPECT_EQ(5000, response.size, "5000");
+	rpc_client_close(client);
+	rpc_server_close(server, 1000);
+}
+
+TEST(a_call_that_was_answered_is_not_repeated)
+{
+	int port;
+	struct rpc_server *server = server_at(0, &port);
+	struct rpc_client *client = client_of(port, MESSAGE_MAX);
+	_cleanup_(buffer_deinit) struct buffer request = buffer_of(10, true);
+	_cleanup_(buffer_deinit) struct buffer response = { 0 };
+	struct error err = { 0 };
+
+	// With a connection of an earlier call.
+	EXPECT_EQ(RPC_OK,
+		  rpc_client_call(client, "/test/Echo", &request, DEADLINE_MS, &response, &err),
+		  err.text);
+	EXPECT_EQ(
+		RPC_UNAVAILABLE,
+		rpc_client_call(client, "/test/FailForNow", &request, DEADLINE_MS, &response, &err),
+		"fails");
+	EXPECT_EQ(1, failed_count, "once");
 	rpc_client_close(client);
 	rpc_server_close(server, 1000);
 }
@@ -634,6 +668,7 @@ TEST(serves_a_unix_socket)
 RUN_TESTS(cmocka_unit_test(returns_messages_as_sent),
 	  cmocka_unit_test(errors_carry_status_and_text),
 	  cmocka_unit_test(refuses_responses_above_the_limit),
+	  cmocka_unit_test(a_call_that_was_answered_is_not_repeated),
 	  cmocka_unit_test(a_deadline_ends_a_call),
 	  cmocka_unit_test(cancels_a_call_from_another_thread),
 	  cmocka_unit_test(a_busy_port_is_an_error_with_a_remedy),
