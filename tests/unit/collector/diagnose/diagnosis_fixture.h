@@ -51,10 +51,11 @@ static inline void add(struct fixture *fixture, unsigned int at, const char *lab
 	append_profile(fixture->store, 1, ++fixture->sequence, profile);
 }
 
-static inline struct diagnosis diagnose(const struct fixture *fixture, const char *selector_text,
-					unsigned int from, unsigned int to)
+static inline struct diagnosis diagnose_as(const struct fixture *fixture, const char *tenant,
+					   const char *selector_text, unsigned int from,
+					   unsigned int to)
 {
-	struct selector selector = selector_of(selector_text);
+	struct selector selector = { 0 };
 	const struct query query = {
 		.store = fixture->store,
 		.selector = &selector,
@@ -64,10 +65,18 @@ static inline struct diagnosis diagnose(const struct fixture *fixture, const cha
 	struct diagnosis diagnosis = { 0 };
 	struct error err = { 0 };
 
+	if (selector_parse(selector_text, tenant, &selector, &err))
+		fail_msg("%s", err.text);
 	if (query_diagnosis(&query, &diagnosis, &err) < 0)
 		fail_msg("%s", err.text);
 	selector_deinit(&selector);
 	return diagnosis;
+}
+
+static inline struct diagnosis diagnose(const struct fixture *fixture, const char *selector_text,
+					unsigned int from, unsigned int to)
+{
+	return diagnose_as(fixture, SELECTOR_ALL_TENANTS, selector_text, from, to);
 }
 
 /** A name in a stack of the @evidence-th profile; leaf first. */

@@ -183,6 +183,25 @@ TEST(names_the_services_that_use_the_cpus)
 	tear_down(&fixture);
 }
 
+TEST(names_no_services_of_other_tenants)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=slow,node=n1,state=running,tenant=a", PROFILE_TYPE_WALL, "", 10);
+	add(&fixture, 1, "service=slow,node=n1,state=waiting,tenant=a", PROFILE_TYPE_WALL, "", 40);
+	add(&fixture, 1, "service=slow,node=n1,tenant=a", PROFILE_TYPE_CPU, "main;work", 10);
+	add(&fixture, 1, "service=slow,node=n1,tenant=a", PROFILE_TYPE_SCHED_DELAY, "main;work",
+	    40);
+	add(&fixture, 1, "service=secret,node=n1,tenant=b", PROFILE_TYPE_CPU, "main;crunch", 90);
+	struct diagnosis diagnosis = diagnose_as(&fixture, "a", "slow", 0, 60);
+	EXPECT_STR("run_queue", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(1, diagnosis.evidence[1].stack_count, "services");
+	EXPECT_STR("slow", frame_of(&diagnosis, 1, 0, 0), "itself");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
 /* Whether the sentence is among what is advised. */
 static bool is_advised(const struct diagnosis *diagnosis, const char *sentence)
 {
@@ -242,5 +261,6 @@ RUN_TESTS(cmocka_unit_test(shows_the_stacks_of_the_verdict),
 	  cmocka_unit_test(judges_the_most_throttled_node),
 	  cmocka_unit_test(shows_python_callers_of_deep_library_stacks),
 	  cmocka_unit_test(names_the_services_that_use_the_cpus),
+	  cmocka_unit_test(names_no_services_of_other_tenants),
 	  cmocka_unit_test(shows_both_of_two_causes),
 	  cmocka_unit_test(shows_the_largest_share_without_a_bottleneck))
