@@ -75,10 +75,10 @@ def expect_all_there(collector, service, burning):
 
 
 def restart_unready(collector):
-    """Restart a collector that refuses batches: it answers, but is not ready."""
+    """Restart a collector that refuses batches: it answers queries, but is not ready."""
     collector.kill()
     super(Collector, collector).start()
-    wait_until("the collector", 20, lambda: collector.api.answers("/healthz") or
+    wait_until("the collector", 20, lambda: collector.api.answers("/api/v1/types") or
                (not collector.is_running() and pytest.fail(collector.log())))
 
 
