@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -60,12 +62,22 @@ static int open_done(const struct walk *walk)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Links of procfs may lead anywhere, whatever their text is (RESOLVE_NO_MAGICLINKS of openat2(2)). */
+static bool is_magic(int fd)
+{
+	struct statfs known;
+
+	return fstatfs(fd, &known) || known.f_type == PROC_SUPER_MAGIC;
+}
+
 /* The path goes on where the link @fd, the last part of `done`, points to. */
 static int follow(struct walk *walk, int fd)
 {
 	char target[2 * PATH_MAX];
-	ssize_t size = readlinkat(fd, "", target, PATH_MAX - 1);
 
+	if (is_magic(fd))
+		return -ELOOP;
+	ssize_t size = readlinkat(fd, "", target, PATH_MAX - 1);
 	if (size < 0)
 		return -errno;
 	if (++walk->links > PATH_LINKS_MAX)
