@@ -545,15 +545,8 @@ static int add_services(struct diagnosis *diagnosis, const struct flame_tree *tr
 static int read_services(const struct query *query, struct diagnosis *diagnosis, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree nodes = { 0 }, services = { 0 };
-	const char *tenant = selector_tenant(query->selector);
-	// Of the reader's tenant only: shallow copies.
-	struct matcher matchers[] = {
-		{ .name = (char *)LABEL_NODE, .op = MATCH_EQUAL },
-		{ .name = (char *)LABEL_TENANT, .op = MATCH_EQUAL, .value = (char *)tenant },
-	};
-	const struct selector selector = { .matchers = matchers,
-					   .count = tenant ? 2 : 1,
-					   .deadline = query->selector->deadline };
+	struct matcher matchers[2];
+	struct selector selector = *query->selector;
 	struct query waits = *query, all = *query;
 
 	waits.type = PROFILE_TYPE_SCHED_DELAY;
@@ -562,7 +555,16 @@ static int read_services(const struct query *query, struct diagnosis *diagnosis,
 	const struct flame_node *node = rc ? NULL : largest_group(&nodes, INT64_MAX);
 	if (!node)
 		return rc;
-	matchers[0].value = (char *)string_table_get(&nodes.strings, node->name);
+	// Of the query's matchers its tenant's stays. Shallow copies.
+	selector.matchers = matchers;
+	selector.count = 0;
+	if (selector_tenant(query->selector))
+		matchers[selector.count++] = query->selector->matchers[0];
+	matchers[selector.count++] = (struct matcher){
+		.name = (char *)LABEL_NODE,
+		.op = MATCH_EQUAL,
+		.value = (char *)string_table_get(&nodes.strings, node->name),
+	};
 	all.type = PROFILE_TYPE_CPU;
 	all.group_by = LABEL_SERVICE;
 	all.selector = &selector;

@@ -413,6 +413,14 @@ const char *selector_tenant(const struct selector *selector)
 								  : SELECTOR_ALL_TENANTS;
 }
 
+int selector_check_tenant(const struct selector *selector, struct error *err)
+{
+	return selector->all_tenants || (selector->count && selector->matchers[0].is_tenant)
+		       ? 0
+		       : error_set(err, -EPERM,
+				   "the selector is of no tenant: a fault of the collector");
+}
+
 int selector_parse(const char *text, const char *tenant, struct selector *ret_selector,
 		   struct error *err)
 {
@@ -428,7 +436,8 @@ int selector_parse(const char *text, const char *tenant, struct selector *ret_se
 	if (!selector.matchers || !selector.budget)
 		return error_set(err, -ENOMEM, "out of memory");
 
-	int rc = tenant ? add_tenant(&selector, tenant, err) : 0;
+	selector.all_tenants = tenant == SELECTOR_ALL_TENANTS;
+	int rc = selector.all_tenants ? 0 : add_tenant(&selector, tenant, err);
 	if (!rc)
 		rc = scan_selector(&scanner, &selector);
 	if (rc)

@@ -27,6 +27,7 @@ struct regex_budget;
 struct selector {
 	struct matcher *matchers; // all must hold; none: everything
 	uint32_t count;
+	bool all_tenants; // false: the first matcher is the tenant's, or the store refuses the selector
 	struct regex_budget *budget; // of all patterns together; private
 	struct deadline *deadline;   // of what it is used for; NULL: never
 };
@@ -36,13 +37,17 @@ struct selector {
 
 /**
  * Parse a selector: "{...}", "{}", "" (everything), or a bare word, short for {service="word"}. It
- * matches series of @tenant only ("": those without one), whatever the text says: there is no other way
- * to a selector. Returns 0; -EINVAL with the column (from 1) and what was expected in @err; -ENOMEM.
+ * matches series of @tenant only ("": those without one), whatever the text says. Returns 0; -EINVAL with the column (from 1) and what was expected in @err; -ENOMEM.
  */
 int selector_parse(const char *text, const char *tenant, struct selector *ret_selector,
 		   struct error *err);
 /** The tenant that it was parsed with; copies of its matchers keep it. */
 const char *selector_tenant(const struct selector *selector);
+/**
+ * Is @selector held to a tenant, or allowed to see all? One that is made by hand, without selector_parse(), is neither.
+ * Returns 0; -EPERM and @err.
+ */
+int selector_check_tenant(const struct selector *selector, struct error *err);
 void selector_deinit(struct selector *selector);
 
 /** End matching, and all that reads a selection, at @deadline, which must outlive the selector. */

@@ -35,7 +35,9 @@ int store_append(struct store *store, const struct store_batch_id *batch,
 int store_select(struct store *store, const struct selector *selector, const char *type,
 		 struct time_range range, struct store_selection **ret_selection, struct error *err)
 {
-	return store->ops->select(store, selector, type, range, ret_selection, err);
+	int rc = selector_check_tenant(selector, err);
+
+	return rc ? rc : store->ops->select(store, selector, type, range, ret_selection, err);
 }
 
 void store_selection_free(struct store_selection *selection)
@@ -71,13 +73,17 @@ void name_list_deinit(struct name_list *list)
 int store_label_names(struct store *store, const struct selector *selector, struct time_range range,
 		      struct name_list *ret_list, struct error *err)
 {
-	return store->ops->label_names(store, selector, range, ret_list, err);
+	int rc = selector_check_tenant(selector, err);
+
+	return rc ? rc : store->ops->label_names(store, selector, range, ret_list, err);
 }
 
 int store_label_values(struct store *store, const char *name, const struct selector *selector,
 		       struct time_range range, struct name_list *ret_list, struct error *err)
 {
-	return store->ops->label_values(store, name, selector, range, ret_list, err);
+	int rc = selector_check_tenant(selector, err);
+
+	return rc ? rc : store->ops->label_values(store, name, selector, range, ret_list, err);
 }
 
 int store_maintain(struct store *store, uint64_t now_ns, struct error *err)

@@ -248,6 +248,26 @@ TEST(refuses_leaps_of_the_sequence)
 	scene_end(&scene);
 }
 
+TEST(refuses_selectors_without_a_tenant)
+{
+	const struct selector by_hand = { 0 };
+	_cleanup_(selector_deinit) struct selector parsed = { 0 };
+	struct store_selection *selection = NULL;
+	struct name_list names = { 0 };
+	struct scene scene;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	assert_int_equal(-EPERM, store_select(scene.store, &by_hand, PROFILE_TYPE_CPU, all_time,
+					      &selection, NULL));
+	assert_int_equal(-EPERM, store_label_names(scene.store, &by_hand, all_time, &names, NULL));
+	assert_int_equal(-EPERM, store_label_values(scene.store, "service", &by_hand, all_time,
+						    &names, NULL));
+	assert_int_equal(0, selector_parse("{}", "", &parsed, NULL));
+	assert_int_equal(0, store_label_names(scene.store, &parsed, all_time, &names, NULL));
+	name_list_deinit(&names);
+	scene_end(&scene);
+}
+
 TEST(closes_a_large_minute_in_portions)
 {
 	struct model model = { .random = 7 };
@@ -620,6 +640,7 @@ RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of
 	  cmocka_unit_test(closes_a_minute_90_seconds_after_its_end),
 	  cmocka_unit_test(nobody_acknowledges_in_anothers_name),
 	  cmocka_unit_test(refuses_leaps_of_the_sequence),
+	  cmocka_unit_test(refuses_selectors_without_a_tenant),
 	  cmocka_unit_test(closes_a_large_minute_in_portions),
 	  cmocka_unit_test(excess_of_a_process_goes_to_one_series),
 	  cmocka_unit_test(a_clock_that_jumps_deletes_nothing),
