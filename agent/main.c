@@ -332,7 +332,9 @@ static int export(struct agent *agent, struct error *err)
 	}
 	if (++agent->export_failures >= EXPORT_FAILURES_MAX)
 		return rc;
-	log_error("profiler: dropped an export interval: %s", err->text);
+	log_error("profiler: dropped all samples of one export interval: %s (failure %u in a row, "
+		  "limit %d)",
+		  err->text, agent->export_failures, EXPORT_FAILURES_MAX);
 	return 0;
 }
 
@@ -386,7 +388,8 @@ static void on_profiler(struct agent *agent)
 	int rc = profiler_read(agent->profiler, &err);
 
 	if (rc && !agent->read_failing)
-		log_error("profiler: reading stacks failed: %s; samples lack stacks meanwhile",
+		log_error("profiler: cannot read stacks: %s; samples have no stacks until a retry "
+			  "succeeds",
 			  err.text);
 	agent->read_failing = rc != 0;
 }

@@ -12,7 +12,8 @@
 	X(COUNTS_NEW, "Distinct count keys added to the counts map.")                              \
 	X(COUNTS_FULL,                                                                             \
 	  "Counts dropped: counts map full. Use a shorter --interval or a lower --frequency.")     \
-	X(COUNTS_BUSY, "Counts dropped: counts map locked by the interrupted program. Use a "      \
+	X(COUNTS_BUSY, "Samples dropped: the timer interrupted a BPF program that had locked the " \
+		       "map of counts. Use a "                                                     \
 		       "lower --frequency.")                                                       \
 	X(STACKS_SENT, "Stack traces sent to the agent.")                                          \
 	X(SENT_STACKS_FULL, "Stack traces sent again on each sample: map of known stacks full. "   \
@@ -35,7 +36,8 @@
 	X(OFF_CPU_UNWOUND, "Off-CPU intervals whose stack was unwound.")                           \
 	X(OFF_CPU_SAMPLED_OUT, "Off-CPU intervals sampled out: too many to unwind. Each kept one " \
 			       "has weight N; totals stay right.")                                 \
-	X(OFF_CPU_SWEPT, "Long off-CPU intervals whose kernel stack the agent's sweep captured.")  \
+	X(OFF_CPU_SWEPT, "Kernel stacks of long off-CPU intervals, read by the agent's regular "   \
+			 "look at blocked threads.")                                               \
 	X(OFF_CPU_BUSY, "Off-CPU intervals dropped: thread locked by a sweep or a waker. Nothing " \
 			"to do below 5 % of switches.")                                            \
 	X(STACK_CACHE_HITS,                                                                        \
@@ -60,10 +62,11 @@
 	X(GPU_CALLS, "GPU driver calls probed, kernel launches excluded.")                         \
 	X(GPU_LAUNCHES, "GPU kernel launches probed.")                                             \
 	X(GPU_STACKS, "GPU driver calls whose stack was unwound.")                                 \
-	X(GPU_CALLS_DROPPED,                                                                       \
-	  "GPU driver calls dropped: the last of a burst. Nothing to do below 5 % of calls.")      \
-	X(GPU_CALLS_BUSY, "GPU driver calls dropped: two others were being counted on the same "   \
-			  "CPU. Nothing to do below 5 % of calls.")                                \
+	X(GPU_CALLS_DROPPED, "GPU driver calls not recorded, without effect on the program: the "  \
+			     "last of a burst. Nothing to do below 5 % of gpu_calls.")             \
+	X(GPU_CALLS_BUSY,                                                                          \
+	  "GPU driver calls not recorded, without effect on the program: two others were being "   \
+	  "recorded on the same CPU. Nothing to do below 5 % of gpu_calls.")                       \
 	X(GPU_CALLS_NESTED, "GPU driver calls without a duration: nested too deeply. Report the "  \
 			    "library that makes them.")                                            \
 	X(GPU_MAPS_FULL, "GPU allocations, functions or graphs dropped: map full. Their bytes "    \

@@ -146,7 +146,8 @@ static void *run_backup(void *argument)
 			log_info("backup: done: %s", folder);
 		int rc = write_whole(service->data, RESULT_NAME, err.text);
 		if (rc)
-			log_error("backup: cannot answer in %s: %s", service->data, strerror(-rc));
+			log_error("backup: cannot write its result to %s: %s; check the disk",
+				  service->data, strerror(-rc));
 	}
 	atomic_store(&service->running, false);
 	return NULL;

@@ -202,9 +202,9 @@ static void start_launcher(struct collector *collector)
 	struct error err = { 0 };
 
 	if (confined_launcher_start(&collector->launcher, &err))
-		log_warn("source lines: not read: no process can be confined: %s; stripped code "
+		log_warn("source lines: not read: the sandbox does not start: %s; stripped code "
 			 "gets "
-			 "function names only; allow seccomp and executing /proc/self/exe",
+			 "function names only; allow seccomp(2) and executing /proc/self/exe",
 			 err.text);
 	else if (!confined_launcher_has_landlock(collector->launcher))
 		log_info("source lines: read without Landlock: kernel has none; seccomp confines "

@@ -134,8 +134,10 @@ static void end_process(const struct watchdog *dog, const struct watchdog_view *
 	if (pid)
 		snprintf(process, sizeof(process), " of process %d", pid);
 	if (may_log() && is_signal)
-		log_error("%s: ended by a signal while busy: %s%s (%.1f s)", options->subject,
-			  stage ? stage : "no stage", process, (double)view->busy_ms / 1000);
+		log_error("%s: ended by a signal while busy: %s%s (%.1f s); what was not sent yet "
+			  "is lost",
+			  options->subject, stage ? stage : "no stage", process,
+			  (double)view->busy_ms / 1000);
 	else if (may_log())
 		log_error("%s: ended: no progress: %s%s (%.1f s, limit %.1f s); %s",
 			  options->subject, stage ? stage : "no stage", process,

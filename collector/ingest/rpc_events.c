@@ -65,6 +65,6 @@ void rpc_events_report(void *context, enum rpc_event event, const char *peer)
 		log->logged_ns[event] = now_ns;
 	pthread_mutex_unlock(&log->lock);
 	if (due && events[event].words)
-		log_warn("ingest: %s%s%s (logged once a minute)", *peer ? peer : "",
-			 *peer ? ": " : "", events[event].words);
+		log_warn("ingest: %s%s%s (logged at most once a minute; /metrics counts all)",
+			 *peer ? peer : "", *peer ? ": " : "", events[event].words);
 }

@@ -242,7 +242,7 @@ class Page {
 
 		byId("live").ariaPressed = String(this.#isLive);
 		byId("live").title = past ? "Paused: the range ends in the past. Click to return to now (l)" :
-			"Refresh every 5 seconds (l)";
+			this.#isLive ? "Refreshes every 5 seconds. Click to pause (l)" : "Click to refresh every 5 seconds (l)";
 		byId("live-text").textContent = this.#isLive ? "Live" : "Paused";
 	}
 

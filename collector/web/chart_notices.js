@@ -87,7 +87,7 @@ export class ChartNotices {
 	#idleOfAll() {
 		const notice = element("li", "", element("b", "", formatShare(this.#idle, Math.max(this.#idle, this.#whole))), " idle");
 
-		notice.title = `${formatDuration(this.#idle)} of the blocked time is idle: workers without work`;
+		notice.title = `${formatDuration(this.#idle)} of the blocked time is of threads that wait for new work; the chart includes it`;
 		return notice;
 	}
 
@@ -119,9 +119,9 @@ export class ChartNotices {
 
 		if (!this.#hasExcess || matchers.some((m) => m.name === "other"))
 			return null;
-		const notice = element("li", "notice-excess", this.#button("Labels missing", "Select the samples of the excess",
+		const notice = element("li", "notice-excess", this.#button("Labels missing", "Show only the samples that lost labels",
 									   { query: formatSelector([...matchers, { name: "other", op: "!=", value: "" }]), zoom: "" }),
-				       ": a quota of series is reached");
+				       ": too many series");
 
 		notice.title = "Samples above the quota of a process, service, node or tenant are in series with the label “other”. " +
 			"Sums are right. Look for labels whose values never repeat, such as names of threads.";

@@ -119,9 +119,9 @@ function unknownOf(unknown) {
 		return [];
 	const bySource = Map.groupBy?.(unknown, ({ source }) => source) ?? new Map(unknown.map((figure) => [figure.title, [figure]]));
 
-	return [element("h4", "", "Missing data, not analyzed"),
+	return [element("h4", "", "Not checked: no data"),
 		element("ul", "advice muted", ...[...bySource.values()].map((figures) =>
-			element("li", "", `${figures.map(({ title }) => title).join("; ")} (source: ${figures[0].source})`)))];
+			element("li", "", `${figures.map(({ title }) => title).join("; ")} (needs ${figures[0].source})`)))];
 }
 
 /** A bar for each class, with its threshold. */
@@ -137,7 +137,7 @@ function sharesOf(shares, heading) {
 
 			bar.style.setProperty("--share", `${100 * Math.min(share, 1)}%`);
 			bar.style.setProperty("--threshold", `${100 * threshold}%`);
-			row.title = `threshold ${formatShare(threshold, 1)}`;
+			row.title = `A cause from ${formatShare(threshold, 1)}`;
 			return row;
 		}))];
 }

@@ -35,7 +35,7 @@ def test_gpu_verdict_lists_figures_and_missing_data(fake, open_page, artefact):
     assert "55.0 %" in text and "Copy bound" in text
     assert "60.0 %" in text and "1.83" in text and "1,234/s" in text
     assert "memory bandwidth" not in text, "skips classes without data"
-    assert "DRAM active (source: GPU telemetry (GPM" in text
+    assert "DRAM active (needs GPU telemetry (GPM" in text
     assert "7.31 µs" in text and "Intermittent" in text
     assert "wait for rank 3 of communicator c0ffee, on <i>n2</i>." in text, "names are text"
     assert "CPU time of the service's other threads" in text and "decode (images.py:12)" in text

@@ -269,7 +269,7 @@ def test_a_reached_quota_of_series_is_noticed(fake, open_page):
     assert not open_page(address(fake.url)).shown(".notice-excess")
     fake.server.api.data.excess = True
     page = open_page(address(fake.url))
-    assert "Labels missing: a quota of series is reached" in shown(page.text(".notice-excess"))
+    assert "Labels missing: too many series" in shown(page.text(".notice-excess"))
     page.evaluate("document.querySelector('.notice-excess button').click()")
     page.settle()
     assert view(page, "query") == '{other!=""}' and not page.shown(".notice-excess")

@@ -381,7 +381,7 @@ static int open_to_write(struct keeper *keeper, struct error *err)
 	use_ballast(keeper);
 	int rc = rocksdb_core_open(&keeper->options, mode, &keeper->store, &cause);
 	if (rc == -EUCLEAN) {
-		log_error("store: damaged: %s", cause.text);
+		log_error("store %s: damaged: %s; repairing it", keeper->path, cause.text);
 		rc = repair(keeper, &cause);
 		if (rc == 0)
 			rc = rocksdb_core_open(&keeper->options, DB_READ_WRITE_DAMAGED,
@@ -389,7 +389,8 @@ static int open_to_write(struct keeper *keeper, struct error *err)
 	}
 	if (rc == 0 && db_damage(keeper->store->db)[0]) {
 		keeper->damaged_openings++;
-		log_error("store: damaged: %s", db_damage(keeper->store->db));
+		log_error("store %s: damaged: %s; the rest is served; --check lists the damage",
+			  keeper->path, db_damage(keeper->store->db));
 	}
 	return rc ? error_set(err, rc == -EUCLEAN ? -EBADMSG : rc, "%s", cause.text) : 0;
 }
@@ -519,7 +520,8 @@ static void log_damage(struct keeper *keeper)
 
 	while (rocksdb_next_damage(keeper->store, &start_ns, damage)) {
 		format_time(start_ns, text);
-		log_error("store %s: damaged profiles, from %s on: %s; answers leave them out",
+		log_error("store %s: profiles of the hour from %s damaged: %s; queries skip them; "
+			  "--check lists the damage",
 			  keeper->path, text, damage);
 	}
 }

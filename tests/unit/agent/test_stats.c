@@ -44,9 +44,9 @@ static const struct {
 	  "agent: off-CPU intervals dropped: thread locked by a sweep or a waker (7 in the last "
 	  "60 s); nothing to do below 5 % of switches" },
 	{ &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
-	  "agent: GPU driver calls dropped: two others were being counted on the same CPU (7 in "
-	  "the "
-	  "last 60 s); nothing to do below 5 % of calls" },
+	  "agent: GPU driver calls not recorded, without effect on the program: two others were "
+	  "being recorded on the same CPU (7 in the last 60 s); nothing to do below 5 % of "
+	  "gpu_calls" },
 	{ &now.profiler.snapshots.lost,
 	  "agent: stack snapshots not unwound: the kernel did not run the unwinder (7 in the last "
 	  "60 s); their samples count with a truncated stack" },
