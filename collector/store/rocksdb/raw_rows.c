@@ -167,6 +167,17 @@ static struct reader section_reader(const struct raw_rows *rows, uint32_t sectio
 	return (struct reader){ .at = at + rows->sections[section].offset, .end = at + end };
 }
 
+/** Add the delta at @reader to @slot of the minute, which stays below MINUTE_SLOTS_MAX or the reader fails. */
+static inline void add_slot_delta(struct reader *reader, uint64_t *slot)
+{
+	uint64_t delta = reader_varint(reader);
+
+	if (delta < MINUTE_SLOTS_MAX - *slot)
+		*slot += delta;
+	else
+		reader->failed = true;
+}
+
 int raw_rows_read(const struct raw_rows *rows, uint32_t section, struct row *to)
 {
 	const struct raw_section *directory = &rows->sections[section];
@@ -174,13 +185,12 @@ int raw_rows_read(const struct raw_rows *rows, uint32_t section, struct row *to)
 	uint64_t slot = 0;
 
 	for (uint32_t i = 0; i < directory->count; i++) {
-		slot += reader_varint(&reader);
+		add_slot_delta(&reader, &slot);
 		uint64_t node = reader_varint(&reader);
 		int64_t value = reader_svarint(&reader);
 		uint64_t more_slots = directory->has_intervals ? reader_varint(&reader) : 0;
 
-		if (reader.failed || slot >= MINUTE_SLOTS_MAX || node > UINT32_MAX ||
-		    more_slots >= MINUTE_SLOTS_MAX - slot)
+		if (reader.failed || node > UINT32_MAX || more_slots >= MINUTE_SLOTS_MAX - slot)
 			return -EBADMSG;
 		to[i] = (struct row){ .series = directory->series,
 				      .slot = (uint32_t)slot,
@@ -197,10 +207,12 @@ static int64_t keep_rows(const struct raw_rows *rows, uint32_t section,
 {
 	uint32_t count = rows->sections[section].count, kept = 0;
 	struct reader reader = section_reader(rows, section);
-	uint64_t slot = query->first_slot;
+	uint64_t in_minute = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		slot += reader_varint(&reader);
+		add_slot_delta(&reader, &in_minute);
+		uint64_t slot = query->first_slot + in_minute;
+
 		scratch->slots[kept] = slot;
 		scratch->nodes[kept] = (uint32_t)reader_varint(&reader);
 		scratch->values[kept] = (int64_t)((uint64_t)reader_svarint(&reader) * rows->scale);
@@ -215,15 +227,16 @@ static int64_t keep_intervals(const struct raw_rows *rows, uint32_t section,
 {
 	uint32_t count = rows->sections[section].count, kept = 0;
 	struct reader reader = section_reader(rows, section);
-	uint64_t slot = query->first_slot;
+	uint64_t in_minute = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		slot += reader_varint(&reader);
+		add_slot_delta(&reader, &in_minute);
+		uint64_t slot = query->first_slot + in_minute;
 		uint64_t node = reader_varint(&reader);
 		int64_t value = (int64_t)((uint64_t)reader_svarint(&reader) * rows->scale);
 		uint64_t more_slots = reader_varint(&reader);
 
-		if (reader.failed || more_slots >= MINUTE_SLOTS_MAX)
+		if (reader.failed || more_slots >= MINUTE_SLOTS_MAX - in_minute)
 			return -EBADMSG;
 		scratch->slots[kept] = slot;
 		scratch->nodes[kept] = (uint32_t)node;

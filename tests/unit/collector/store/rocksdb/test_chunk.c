@@ -375,10 +375,14 @@ static int ignore(void *context, const struct store_rows *found)
 {
 	uint64_t *sum = context; // touch everything, for the sanitizers
 
-	for (uint32_t i = 0; i < found->count; i++)
-		*sum += found->nodes[i] + (uint64_t)found->values[i] +
-			(found->slots ? found->slots[i] : 0) +
+	for (uint32_t i = 0; i < found->count; i++) {
+		uint64_t slot = found->slots ? found->slots[i] : 0;
+
+		*sum += found->nodes[i] + (uint64_t)found->values[i] + slot +
 			(found->more_slots ? found->more_slots[i] : 0);
+		if (slot >= MINUTE_SLOTS_MAX)
+			fail_msg("slot %llu is not of the minute", (unsigned long long)slot);
+	}
 	return 0;
 }
 
