@@ -47,6 +47,7 @@ struct rpc_call {
 	uint32_t prefix_size;
 	struct buffer message; // as received, later inflated
 	size_t peer_bytes;     // of `message`, counted by the peer
+	size_t surplus_bytes;  // arrived after the answer
 	size_t inflated_size;
 	size_t work_bytes; // taken from the budget to handle it
 

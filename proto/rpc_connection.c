@@ -18,6 +18,8 @@ enum {
 	STREAM_WINDOW_BYTES = 256 << 10,
 	CONNECTION_WINDOW_BYTES = 1 << 20,
 	HEADER_LIST_BYTES_MAX = 16 << 10,
+	SURPLUS_BYTES_MAX =
+		64 << 10, // of a refused message: what a client sends before it reads the answer
 };
 
 void rpc_connection_report(const struct rpc_connection *connection, enum rpc_event event)
@@ -249,9 +251,18 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, cons
 	struct rpc_call *call = call_of(session, stream);
 
 	(void)flags;
-	if (call && call->state == RPC_CALL_RECEIVING)
+	if (!call)
+		return 0;
+	if (call->state == RPC_CALL_RECEIVING) {
 		receive_bytes(context, call, bytes, size);
-	return 0;
+		return 0;
+	}
+	// The rest of a message that was refused.
+	call->surplus_bytes += size;
+	return call->surplus_bytes <= SURPLUS_BYTES_MAX
+		       ? 0
+		       : nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream,
+						   NGHTTP2_NO_ERROR);
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
@@ -271,19 +282,6 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 		if (call->state == RPC_CALL_RECEIVING)
 			queue_call(connection, call);
 	}
-	return 0;
-}
-
-// The client need not send the rest of a message that was refused.
-static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
-{
-	struct rpc_call *call = call_of(session, frame->hd.stream_id);
-
-	(void)context;
-	if (frame->hd.type == NGHTTP2_HEADERS && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
-	    call && !call->has_ended)
-		return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
-						 NGHTTP2_NO_ERROR);
 	return 0;
 }
 
@@ -313,7 +311,6 @@ static int make_session(struct rpc_connection *connection)
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-	nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
 	int rc = nghttp2_session_server_new(&connection->session, callbacks, connection);
 	nghttp2_session_callbacks_del(callbacks);
@@ -473,6 +470,12 @@ bool rpc_connection_awaits_write(const struct rpc_connection *connection)
 	return connection->transport.is_established
 		       ? connection->pending_size > 0
 		       : rpc_transport_awaits_write(&connection->transport);
+}
+
+void rpc_connection_reset(struct rpc_connection *connection, struct rpc_call *call)
+{
+	nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, call->stream,
+				  NGHTTP2_NO_ERROR);
 }
 
 bool rpc_connection_has_ended(const struct rpc_connection *connection)

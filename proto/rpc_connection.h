@@ -67,6 +67,8 @@ void rpc_connection_write(struct rpc_connection *connection);
 /** A call of it has an outcome: answer. */
 void rpc_connection_answer(struct rpc_connection *connection, struct rpc_call *call,
 			   enum rpc_status status);
+/** The client need not send the rest of a call that was refused. */
+void rpc_connection_reset(struct rpc_connection *connection, struct rpc_call *call);
 /** Ask the client to connect elsewhere; end after the last call. */
 void rpc_connection_leave(struct rpc_connection *connection);
 /** What to poll for: room for bytes, rather than bytes. */

@@ -8,6 +8,9 @@
 enum {
 	// Pings, settings, window updates, headers: an agent sends a handful.
 	FRAMES_PER_SECOND_MAX = 4000,
+	// For a client to read a refusal, and end its message by itself: a reset at once makes some forget the answer
+	// (curl 7.88), and without any some wait for ever.
+	REFUSED_MS_MAX = 500,
 	LEAVE_MS_MAX = 60 * 1000, // calls in flight when a connection is old
 };
 
@@ -58,6 +61,8 @@ static void tick_call(struct rpc_connection *connection, struct rpc_call *call, 
 		tick_queued(connection, call, now_ns);
 		break;
 	case RPC_CALL_ANSWERED:
+		if (!call->has_ended && is_late(call->since_ns, now_ns, REFUSED_MS_MAX))
+			rpc_connection_reset(connection, call);
 		if (is_late(call->since_ns, now_ns, limits->answer_ms))
 			rpc_connection_fail(connection, RPC_EVENT_ANSWER_LATE);
 		break;

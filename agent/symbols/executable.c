@@ -36,6 +36,8 @@ enum { EXECUTABLES_KEPT = EXECUTABLES_MAX - EXECUTABLES_MAX / 8 };
 enum {
 	FILES_MAX = 2 * EXECUTABLES_MAX, // images hold copies of an executable
 	FOLDER_BYTES = 64,
+	HASHED_AGAIN_MAX =
+		4, // a file's change time changes with its names and links; by a hostile hand, for ever
 };
 
 struct entry {
@@ -43,11 +45,13 @@ struct entry {
 	uint64_t serial;              // never used twice: key of cached names
 	uint64_t used_ns;
 	uint32_t holders;
-	int fd;                      // -1: closed
-	struct file_version version; // of the open file, as it was hashed
-	bool is_stale;               // that was written since: it says nothing about the others
-	bool is_system;              // root owns a file of it that nobody else may write
-	char folder[FOLDER_BYTES];   // in /proc of a process whose debug file it has; "": none
+	int fd;                                // -1: closed
+	struct file_version version;           // of the open file, as it was hashed
+	char content[FILE_CONTENT_TEXT_BYTES]; // its hash
+	uint32_t hashed_again;
+	bool is_stale;             // that was written since: it says nothing about the others
+	bool is_system;            // root owns a file of it that nobody else may write
+	char folder[FOLDER_BYTES]; // in /proc of a process whose debug file it has; "": none
 	char debug_content[FILE_CONTENT_TEXT_BYTES]; // of that debug file; "": none
 	struct file_symbols symbols;                 // without a table: not read
 	int debug_fd;                                // from debuginfod, not read yet; -1: none
@@ -188,12 +192,36 @@ bool executable_wants_file(const struct executable *executable)
 	return entry->fd < 0 || entry->is_stale;
 }
 
+static int content_of_file(int fd, struct file_version *ret_version,
+			   char ret_text[FILE_CONTENT_TEXT_BYTES])
+{
+	struct stat status;
+	struct elf elf;
+
+	if (fstat(fd, &status))
+		return -errno;
+	*ret_version = file_version_of(&status);
+	int rc = elf_read_headers(fd, &status, &elf, NULL);
+	return rc ? rc : file_content_of_elf(&elf, ret_version, ret_text);
+}
+
+/* Who deletes or renames a file changes its version, not its content. */
+static bool has_same_content(struct entry *entry)
+{
+	char content[FILE_CONTENT_TEXT_BYTES];
+
+	return entry->hashed_again++ < HASHED_AGAIN_MAX &&
+	       content_of_file(entry->fd, &entry->version, content) == 0 &&
+	       strcmp(content, entry->content) == 0;
+}
+
 /* Is the open file still the one that was hashed? Else another file of the same content must take its place. */
 static bool has_file(struct entry *entry)
 {
 	if (entry->fd < 0 || entry->is_stale)
 		return false;
-	entry->is_stale = !file_version_is_of(&entry->version, entry->fd);
+	entry->is_stale =
+		!file_version_is_of(&entry->version, entry->fd) && !has_same_content(entry);
 	return !entry->is_stale;
 }
 
@@ -385,7 +413,8 @@ struct opened_file {
 
 /* What a file is known by. */
 struct identity {
-	char id[BUILD_ID_TEXT_BYTES];                // its own word
+	char id[BUILD_ID_TEXT_BYTES]; // its own word
+	char content[FILE_CONTENT_TEXT_BYTES];
 	char debug_content[FILE_CONTENT_TEXT_BYTES]; // of a debug file that only its container has
 	char key[EXECUTABLE_KEY_BYTES];              // with its content
 };
@@ -409,6 +438,7 @@ static int add_entry(struct executable_table *table, const struct identity *iden
 	entry->executable.id = strdup(identity->id);
 	entry->executable.key = strdup(identity->key);
 	entry->executable.path = strdup(path);
+	memcpy(entry->content, identity->content, sizeof(entry->content));
 	memcpy(entry->debug_content, identity->debug_content, sizeof(entry->debug_content));
 	if (!entry->executable.id || !entry->executable.key || !entry->executable.path ||
 	    add_slot(table, entry, &item)) {
@@ -436,14 +466,8 @@ struct executable *executable_table_add_id(struct executable_table *table, const
 static int content_of_debug_file(int fd, char ret_text[FILE_CONTENT_TEXT_BYTES])
 {
 	struct file_version version;
-	struct stat status;
-	struct elf elf;
 
-	if (fstat(fd, &status))
-		return -errno;
-	version = file_version_of(&status);
-	int rc = elf_read_headers(fd, &status, &elf, NULL);
-	return rc ? rc : file_content_of_elf(&elf, &version, ret_text);
+	return content_of_file(fd, &version, ret_text);
 }
 
 static bool is_root_of(const struct stat *root, const char *path)
@@ -498,6 +522,7 @@ static int read_identity(const struct opened_file *file, struct identity *ret_id
 		rc = file_content_of_elf(&elf, &file->version, contents);
 	if (rc)
 		return error_errno(err, rc, "%s: read to hash it", file->path);
+	memcpy(ret_identity->content, contents, sizeof(ret_identity->content));
 	if (add_debug_content(file, &elf, ret_identity)) {
 		memcpy(contents + strlen(contents), ret_identity->debug_content,
 		       FILE_CONTENT_TEXT_BYTES);

@@ -130,6 +130,33 @@ TEST(a_written_file_names_nothing_more)
 	executable_table_free(table);
 }
 
+/* A package upgrade unlinks libraries that run: that changes their change time. */
+TEST(a_renamed_file_goes_on_naming)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *executable;
+	struct elf_image image;
+	struct file_version version;
+
+	image_init(&image);
+	image_add_symbol(&image, "one", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	int fd = image_open(&image);
+	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
+	for (int i = 0; i < 10; i++) {
+		usleep(20000); // the kernel's clock of files is coarse
+		assert_int_equal(0, fchmod(fd, i % 2 ? 0600 : 0640));
+		int copy = executable_open_file(executable, &version);
+		// Not for ever: somebody may do it to keep the agent busy.
+		EXPECT_EQ(i < 4, copy >= 0, "is the same file");
+		if (copy >= 0)
+			close(copy);
+		else
+			assert_true(executable_wants_file(executable));
+	}
+	close(fd);
+	executable_table_free(table);
+}
+
 /* What a container has under /usr/lib/debug names nobody else's functions. */
 TEST(a_debug_file_of_a_container_is_its_own)
 {
@@ -405,6 +432,7 @@ RUN_TESTS(cmocka_unit_test(demangles_names_and_cuts_versions),
 	  cmocka_unit_test(copies_are_one_executable),
 	  cmocka_unit_test(files_of_one_build_id_have_their_own_symbols),
 	  cmocka_unit_test(a_written_file_names_nothing_more),
+	  cmocka_unit_test(a_renamed_file_goes_on_naming),
 	  cmocka_unit_test(a_debug_file_of_a_container_is_its_own),
 	  cmocka_unit_test(finds_only_files_of_the_system_by_build_id),
 	  cmocka_unit_test(finds_a_known_file_by_stat),
