@@ -4,7 +4,8 @@
 import pytest
 
 from conftest import missing_for_real
-from secure_collector import SecureCollector
+from fleet import wait_until
+from secure_collector import SecureApi, SecureCollector
 
 
 @pytest.fixture
@@ -17,7 +18,9 @@ def secure(tmp_path):
 
 
 def test_a_token_opens_the_page(secure, browser, artefact):
-    token = secure.new_token("reader", "read", "shop").read_text().strip()
+    token_file = secure.new_token("reader", "read", "shop")
+    token = token_file.read_text().strip()
+    wait_until("the new token", 10, lambda: SecureApi(secure, token_file).answers("/api/v1/status"))
     page = browser.page()
     try:
         page.call("Page.navigate", {"url": f"http://{secure.http}/"})
