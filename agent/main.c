@@ -13,6 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "agent/guard/watchdog.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
 #include "agent/restrictions.h"
@@ -22,7 +23,6 @@
 #include "agent/sources/source.h"
 #include "agent/stats.h"
 #include "agent/symbols/source_line_worker.h"
-#include "agent/work/watchdog.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/confined/confined_launcher.h"

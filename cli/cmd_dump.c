@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "agent/dump/process_dump.h"
+#include "agent/guard/watchdog.h"
 #include "agent/unwind/unwind_table_cache.h"
-#include "agent/work/watchdog.h"
 #include "base/cleanup.h"
 #include "base/config/config.h"
 #include "cli/command.h"

@@ -10,7 +10,7 @@
 #include "agent/dump/dump_symbols.h"
 #include "agent/bpf/machine.h"
 #include "agent/dump/process_capture.h"
-#include "agent/work/watchdog.h"
+#include "agent/guard/watchdog.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/guard/work.h"
 #include "agent/symbols/executable.h"
-#include "agent/work/work.h"
 #include "base/labels.h"
 #include "bpf/sample.h"
 

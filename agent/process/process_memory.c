@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/uio.h>
 
-#include "agent/work/work.h"
+#include "agent/guard/work.h"
 
 enum { THREADS_TRIED_MAX = 64 }; // of a process whose main thread has exited
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the memory of a running process. It may change meanwhile, be half-written, or lie: a pointer in it is only
-// followed by another such read. Reads are part of a work (agent/work/work.h), and end when its budget is spent.
+// followed by another such read. Reads are part of a work (agent/guard/work.h), and end when its budget is spent.
 #pragma once
 
 #include <stdbool.h>

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/work/work.h"
+#include "agent/guard/work.h"
 #include "bpf/unwind/python.h"
 #include "bpf/unwind/stack.h"
 

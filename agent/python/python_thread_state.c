@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "agent/guard/work.h"
 #include "agent/process/process_memory.h"
-#include "agent/work/work.h"
 
 enum {
 	INTERPRETERS_TRIED_MAX = 4,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/work/watchdog.h"
+#include "agent/guard/watchdog.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/work/hung_processes.h"
+#include "agent/guard/hung_processes.h"
 #include "base/error.h"
 
 enum {

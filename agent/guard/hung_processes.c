@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/work/hung_processes.h"
+#include "agent/guard/hung_processes.h"
 
 #include <errno.h>
 #include <fcntl.h>

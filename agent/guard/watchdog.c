@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/work/watchdog.h"
+#include "agent/guard/watchdog.h"
 
 #include <errno.h>
 #include <poll.h>

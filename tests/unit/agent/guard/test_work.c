@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The clock is the test's: it shows how much CPU time the works have taken.
-#include "agent/work/work.h"
+#include "agent/guard/work.h"
 
 #include <errno.h>
 #include <unistd.h>

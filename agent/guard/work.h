@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/work/watchdog.h"
+#include "agent/guard/watchdog.h"
 #include "base/event_log.h"
 
 /* CPU time for one process in an export interval: 5 % of a core with intervals of 5 s. What is more is a debt to the next ones. */

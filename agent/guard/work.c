@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/work/work.h"
+#include "agent/guard/work.h"
 
 #include <stddef.h>
 #include <time.h>
