@@ -10,7 +10,7 @@ import struct
 import subprocess
 import threading
 
-from fleet import Collector, Daemon, program, unique, wait_until
+from fleet import ApiError, Collector, Daemon, program, unique, wait_until
 
 MIB = 1 << 20
 
@@ -70,7 +70,7 @@ class Faults:
     """What tests/chaos/faults.c does to a program, from now on: errno numbers, and a shift of its wall clock."""
 
     FORMAT = "6iq"
-    NAMES = ("write", "sync", "open", "read", "accept", "reserved", "clock_ns")
+    NAMES = ("write", "sync", "change", "read", "accept", "reserved", "clock_ns")
 
     def __init__(self, folder, below):
         self.path = pathlib.Path(folder) / "faults"
@@ -116,8 +116,18 @@ class Victim(Collector):
         lines = self.api.fetch("/metrics").decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}[ {{]", line))
 
+    def readiness(self):
+        """The text of /readyz."""
+        try:
+            return self.api.fetch("/readyz").decode()
+        except ApiError as error:
+            return str(error)
+
     def is_ready(self):
         return self.api.answers("/readyz")
+
+    def wait_for_readiness(self, words):
+        wait_until(f"“{words}” at /readyz", 30, lambda: words in self.readiness())
 
     def wait_until_ready(self, seconds=60):
         wait_until(f"the collector to be ready; its log:\n{self.log()[-3000:]}", seconds, self.is_ready)

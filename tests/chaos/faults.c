@@ -23,9 +23,9 @@
 
 /* An errno each, 0: none. */
 struct faults {
-	volatile int32_t write, sync, open, read,
-		accept; // the first four: of regular files below the folder
-	volatile int32_t reserved;
+	// Of regular files below the folder; change: to make, rename and remove them, and to open them for writing.
+	volatile int32_t write, sync, change, read;
+	volatile int32_t accept, reserved;
 	volatile int64_t clock_ns; // added to the wall clock
 };
 
@@ -139,12 +139,45 @@ int fdatasync(int fd)
 	return fails(faults->sync, fd) ? -1 : real(fd);
 }
 
+static bool change_fails(const char *path)
+{
+	if (!faults->change || !is_below(path))
+		return false;
+	errno = faults->change;
+	return true;
+}
+
 static bool open_fails(const char *path, int flags)
 {
-	if (!faults->open || !(flags & (O_WRONLY | O_RDWR)) || !is_below(path))
-		return false;
-	errno = faults->open;
-	return true;
+	return flags & (O_CREAT | O_WRONLY | O_RDWR) && change_fails(path);
+}
+
+int rename(const char *from, const char *to)
+{
+	REAL(rename);
+	return change_fails(from) ? -1 : real(from, to);
+}
+
+int unlink(const char *path)
+{
+	REAL(unlink);
+	return change_fails(path) ? -1 : real(path);
+}
+
+int openat(int directory, const char *path, int flags, ...)
+{
+	REAL(openat);
+	__builtin_va_list arguments;
+	char link[64], name[4096] = "";
+
+	__builtin_va_start(arguments, flags);
+	mode_t mode = (mode_t) __builtin_va_arg(arguments, int);
+	__builtin_va_end(arguments);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", directory);
+	if (path[0] != '/' && faults->change && readlink(link, name, sizeof(name) - 1) < 0)
+		name[0] = '\0';
+	return open_fails(path[0] == '/' ? path : name, flags) ? -1
+							       : real(directory, path, flags, mode);
 }
 
 int open(const char *path, int flags, ...)

@@ -15,35 +15,42 @@ def test_full_disk_delays_ingest(tmp_path, keep, seconds):
     victim.start()
     load = keep(Load(victim.grpc, 3 * seconds + 6))
     wait_until("some batches", 20, lambda: load.last["acknowledged"])
+    before = load.stored(victim)
     disk.fill(leave_mib=2)
     wait_until("a refusal", 30, lambda: load.last["away"])
-    before = load.stored(victim)
+    victim.wait_for_readiness("disk is nearly full")
     time.sleep(seconds)
-    assert victim.is_running(), victim.log()
-    assert load.stored(victim) >= before, "queries go on, and no row is gone"
-    assert not victim.is_ready(), "says that it cannot ingest"
+    assert load.stored(victim) >= before > 0, "queries go on, and no row is gone"
     victim.kill()
     victim.start_unready()
     assert load.stored(victim) >= before, "starts on a full disk"
     disk.empty()
     victim.wait_until_ready()
     load.check(victim)
-    assert "disk" in victim.log()
 
 
-@pytest.mark.parametrize("fault", [{"write": errno.EIO}, {"sync": errno.EIO}, {"write": errno.EROFS, "open": errno.EROFS}],
-                         ids=["write", "fsync", "read-only"])
-def test_failing_disk_delays_ingest(victim, faults, keep, seconds, fault):
-    load = keep(Load(victim.grpc, seconds + 4))
+FAULTS = {"write": {"write": errno.EIO}, "fsync": {"sync": errno.EIO},
+          "EIO": dict.fromkeys(["write", "sync", "change"], errno.EIO),
+          "read-only": dict.fromkeys(["write", "sync", "change"], errno.EROFS)}
+
+
+@pytest.mark.parametrize("fault,words", [("write", "check the disk"), ("fsync", "check the disk"),
+                                         ("EIO", "check the disk"), ("read-only", "read-write")])
+def test_failing_disk_delays_ingest(victim, faults, keep, seconds, fault, words):
+    load = keep(Load(victim.grpc, 2 * seconds + 4))
     wait_until("some batches", 20, lambda: load.last["acknowledged"])
     before = load.stored(victim)
-    faults.set(**fault)
+    faults.set(**FAULTS[fault])
+    victim.wait_for_readiness(words)
     time.sleep(seconds)
-    assert victim.is_running(), victim.log()
-    assert load.stored(victim) >= before, "queries go on"
+    assert load.stored(victim) >= before > 0, "queries go on"
+    if fault in ("EIO", "read-only"):
+        victim.kill()
+        victim.start_unready()
+        assert load.stored(victim) >= before, "starts on a failing disk"
     faults.heal()
+    victim.wait_until_ready()
     load.check(victim)
-    assert "error" in victim.log().lower()
 
 
 def test_kill_9_at_random_moments(victim, keep, seconds):
