@@ -268,9 +268,24 @@ TEST(refuses_selectors_without_a_tenant)
 	scene_end(&scene);
 }
 
+static void fail_of_damage(void *context, uint64_t start_ns, const char *text)
+{
+	(void)context, (void)start_ns;
+	fail_msg("damaged: %s", text);
+}
+
+static void ignore_progress(void *context, uint64_t start_ns, uint32_t count,
+			    const struct store_check *found)
+{
+	(void)context, (void)start_ns, (void)count, (void)found;
+}
+
 TEST(closes_a_large_minute_in_portions)
 {
 	struct model model = { .random = 7 };
+	const struct store_checker checker = { .damage = fail_of_damage,
+					       .progress = ignore_progress };
+	struct store_check found = { 0 };
 	struct scene scene;
 	uint64_t start_ns = hour_ns(0);
 
@@ -287,6 +302,10 @@ TEST(closes_a_large_minute_in_portions)
 	expect_activity(&model, scene.store, "{}",
 			(struct time_range){ start_ns, start_ns + 60 * NS_PER_SECOND },
 			TEST_SLOT_NS, false, "closed");
+	store_close(scene.store);
+	assert_int_equal(0, rocksdb_store_check(scene.path, &checker, &found, NULL));
+	assert_true(found.chunks >= found.rows / 400);
+	scene_open(&scene);
 	model_deinit(&model);
 	scene_end(&scene);
 }
