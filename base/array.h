@@ -19,6 +19,25 @@ static inline int array_allocate(void *array, size_t count, size_t item_size)
 }
 
 /**
+ * The capacity for @more items after @count: @capacity, or it doubled until they fit. Returns 0; -E2BIG if that is
+ * more than @count_max.
+ */
+static inline int array_capacity(uint32_t capacity, uint32_t count, uint32_t more,
+				 uint32_t count_max, uint32_t *ret_capacity)
+{
+	uint64_t wanted = capacity ? capacity : 16;
+
+	if (count > count_max || more > count_max - count)
+		return -E2BIG;
+	while (wanted < (uint64_t)count + more)
+		wanted *= 2;
+	*ret_capacity = count + more <= capacity ? capacity
+			: wanted < count_max     ? (uint32_t)wanted
+						 : count_max;
+	return 0;
+}
+
+/**
  * Make room for @more items after @count in *array (a pointer to an array's pointer). Returns 0;
  * -ENOMEM; -E2BIG if that is more than @count_max.
  */
@@ -26,20 +45,15 @@ static inline int array_reserve(void *array, size_t item_size, uint32_t *capacit
 				uint32_t more, uint32_t count_max)
 {
 	void **items = array;
-	uint64_t wanted = *capacity ? *capacity : 16;
+	uint32_t wanted;
+	int rc = array_capacity(*capacity, count, more, count_max, &wanted);
 
-	if (count > count_max || more > count_max - count)
-		return -E2BIG;
-	if (count + more <= *capacity)
-		return 0;
-	while (wanted < (uint64_t)count + more)
-		wanted *= 2;
-	if (wanted > count_max)
-		wanted = count_max;
+	if (rc || wanted == *capacity)
+		return rc;
 	void *larger = reallocarray(*items, wanted, item_size);
 	if (!larger)
 		return -ENOMEM;
 	*items = larger;
-	*capacity = (uint32_t)wanted;
+	*capacity = wanted;
 	return 0;
 }

@@ -4,12 +4,13 @@
 // same time, under the writer's lock, and reads that many items without it.
 #pragma once
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
 
 struct shared_array_block {
 	_Alignas(max_align_t) atomic_uint refs;
@@ -44,17 +45,12 @@ static inline int shared_array_reserve(void *array, size_t item_size, uint32_t *
 				       uint32_t count, uint32_t more, uint32_t count_max)
 {
 	void **items = array;
-	uint64_t wanted = *capacity ? *capacity : 16;
+	uint32_t wanted;
+	int rc = array_capacity(*capacity, count, more, count_max, &wanted);
 
-	if (count > count_max || more > count_max - count)
-		return -E2BIG;
-	if (count + more <= *capacity)
-		return 0;
-	while (wanted < (uint64_t)count + more)
-		wanted *= 2;
-	if (wanted > count_max)
-		wanted = count_max;
-	struct shared_array_block *block = malloc(sizeof(*block) + wanted * item_size);
+	if (rc || wanted == *capacity)
+		return rc;
+	struct shared_array_block *block = malloc(sizeof(*block) + (size_t)wanted * item_size);
 	if (!block)
 		return -ENOMEM;
 	atomic_init(&block->refs, 1);
@@ -62,6 +58,6 @@ static inline int shared_array_reserve(void *array, size_t item_size, uint32_t *
 		memcpy(block + 1, *items, count * item_size);
 	shared_array_unref(*items);
 	*items = block + 1;
-	*capacity = (uint32_t)wanted;
+	*capacity = wanted;
 	return 0;
 }
