@@ -391,12 +391,24 @@ static void report_clock(struct collector *collector)
 	collector->clock_doubted = *health.clock;
 }
 
+/** That there is no launcher was logged at the start. */
+static void report_symbolizer(struct collector *collector)
+{
+	struct error err;
+
+	if (symbol_spaces_take_failure(collector->symbols, &err) && collector->launcher)
+		log_warn("source lines: not read: %s; stripped code gets function names only until "
+			 "a restart",
+			 err.text);
+}
+
 static void maintain(struct collector *collector, uint64_t *logged_ns)
 {
 	struct error err = { 0 };
 	uint64_t now_ns = clock_monotonic_ns();
 	int rc = store_maintain(collector->store, clock_realtime_ns(), &err);
 	report_clock(collector);
+	report_symbolizer(collector);
 	if (!rc)
 		return;
 	metrics_add(&collector->metrics, METRIC_MAINTENANCE_ERRORS, 1);

@@ -3,6 +3,7 @@
 // upload names another tenant's frames. What debuginfod servers send is shared. Thread-safe.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -38,3 +39,6 @@ void symbol_spaces_close(struct symbol_spaces *spaces);
  */
 struct symbol_space *symbol_spaces_get(struct symbol_spaces *spaces, const char *tenant,
 				       struct error *err);
+
+/** As symbolizer_take_failure(), of any tenant's symbols. */
+bool symbol_spaces_take_failure(struct symbol_spaces *spaces, struct error *ret_err);

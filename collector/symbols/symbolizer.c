@@ -30,6 +30,8 @@ struct symbolizer {
 	struct confined_launcher *launcher;
 	pthread_mutex_t lock;
 	struct open_file open[SYMBOLIZER_FILES_OPEN];
+	struct error failure; // of the first process that could not be started; code 0: none
+	bool is_reported;
 	uint64_t use;
 	struct source_line_cache cache;
 	char name[DEMANGLED_BYTES_MAX]; // of the current answer
@@ -49,6 +51,18 @@ struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)
 		symbolizer->open[i] = (struct open_file){ .fd = -1 };
 	return symbolizer;
+}
+
+bool symbolizer_take_failure(struct symbolizer *symbolizer, struct error *ret_err)
+{
+	if (pthread_mutex_trylock(&symbolizer->lock))
+		return false; // next time
+	bool is_new = symbolizer->failure.code && !symbolizer->is_reported;
+	symbolizer->is_reported |= is_new;
+	if (is_new)
+		*ret_err = symbolizer->failure;
+	pthread_mutex_unlock(&symbolizer->lock);
+	return is_new;
 }
 
 static void close_file(struct open_file *file)
@@ -126,7 +140,8 @@ static struct open_file *open_file(struct symbolizer *symbolizer, const char *bu
 	}
 	if (debug_elf_alt_id(opened.elf, alt_id) == 0)
 		alt_fd = find_fd(symbolizer, alt_id);
-	dwarf_process_open(symbolizer->launcher, opened.fd, alt_fd, &opened.dwarf, NULL);
+	struct error *failure = symbolizer->failure.code ? NULL : &symbolizer->failure;
+	dwarf_process_open(symbolizer->launcher, opened.fd, alt_fd, &opened.dwarf, failure);
 	snprintf(opened.id, sizeof(opened.id), "%s", build_id);
 	opened.version = current_version(symbolizer);
 

@@ -4,9 +4,11 @@
 // threads, which take turns.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/confined/confined_process.h"
+#include "base/error.h"
 #include "base/symbols/debuginfod.h"
 #include "base/profile/profile.h"
 #include "base/symbols/source_lines.h"
@@ -25,6 +27,9 @@ enum { SYMBOLIZER_FILES_OPEN = 4 }; // their symbols and DWARF stay in memory
 struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod,
 				  struct confined_launcher *launcher);
 void symbolizer_free(struct symbolizer *symbolizer);
+
+/** True once, when source lines could not be read for lack of a confined process: @ret_err says why. Does not block. */
+bool symbolizer_take_failure(struct symbolizer *symbolizer, struct error *ret_err);
 /** Forget all answers: a file that gave some was deleted. */
 void symbolizer_forget(struct symbolizer *symbolizer);
 

@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -299,6 +301,38 @@ TEST(an_endless_file_delays_no_query)
 	fixture_close(&fixture);
 }
 
+/* This program's only child. */
+static void kill_launcher(void)
+{
+	FILE *file = fopen("/proc/thread-self/children", "re");
+	int pid = 0;
+
+	assert_non_null(file);
+	assert_int_equal(1, fscanf(file, "%d", &pid));
+	fclose(file);
+	assert_int_equal(0, kill(pid, SIGKILL));
+	assert_int_equal(0, waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT));
+}
+
+TEST(without_a_launcher_functions_are_named)
+{
+	struct error err = { 0 };
+	struct fixture fixture;
+	struct answer answer;
+
+	fixture_open(&fixture, "-pie");
+	assert_int_equal(0, upload(&fixture, "p.debug", fixture.build_id, &err));
+	kill_launcher();
+	assert_false(symbolizer_take_failure(fixture.symbolizer, &err));
+	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	assert_int_equal(1, answer.count);
+	assert_string_equal("outer", answer.names[0]);
+	assert_true(symbolizer_take_failure(fixture.symbolizer, &err));
+	assert_string_equal("the launcher of confined processes died", err.text);
+	assert_false(symbolizer_take_failure(fixture.symbolizer, &err)); // once
+	fixture_close(&fixture);
+}
+
 TEST(uses_a_better_file_once_uploaded)
 {
 	struct fixture fixture;
@@ -472,6 +506,7 @@ RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(names_functions_from_each_kind_
 		cmocka_unit_test(forgets_what_a_deleted_file_said),
 		cmocka_unit_test(a_query_without_time_left_returns_at_once),
 		cmocka_unit_test(an_endless_file_delays_no_query),
+		cmocka_unit_test(without_a_launcher_functions_are_named),
 		cmocka_unit_test(uses_a_better_file_once_uploaded),
 		cmocka_unit_test(fetches_missing_files_from_debuginfod),
 		cmocka_unit_test(refuses_files_without_symbols_with_the_reason),
