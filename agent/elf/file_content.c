@@ -162,3 +162,21 @@ int file_content_of_elf(const struct elf *elf, const struct file_version *versio
 	text_encode_hex(digest, sizeof(digest), ret_text);
 	return 0;
 }
+
+int file_content_of(int fd, struct file_version *ret_version,
+		    char ret_text[FILE_CONTENT_TEXT_BYTES])
+{
+	struct file_version version;
+	struct stat status;
+	struct elf elf;
+
+	if (fstat(fd, &status))
+		return -errno;
+	version = file_version_of(&status);
+	int rc = elf_read_headers(fd, &status, &elf, NULL);
+	if (!rc)
+		rc = file_content_of_elf(&elf, &version, ret_text);
+	if (!rc && ret_version)
+		*ret_version = version;
+	return rc;
+}

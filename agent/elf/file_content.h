@@ -19,3 +19,7 @@ enum {
  */
 int file_content_of_elf(const struct elf *elf, const struct file_version *version,
 			char ret_text[FILE_CONTENT_TEXT_BYTES]);
+
+/** The same of the open file @fd, with its version in *ret_version (NULL: not asked for), which is untouched on failure. */
+int file_content_of(int fd, struct file_version *ret_version,
+		    char ret_text[FILE_CONTENT_TEXT_BYTES]);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +17,11 @@
 #include "base/hash_table.h"
 #include "base/id128.h"
 #include "base/last_use.h"
-#include "agent/elf/build_id.h"
 #include "agent/elf/elf.h"
 #include "agent/elf/file_content.h"
 #include "agent/elf/file_version.h"
 #include "agent/elf/foreign_file.h"
+#include "agent/symbols/file_identity.h"
 #include "agent/symbols/file_symbols.h"
 #include "agent/symbols/symbol_name_cache.h"
 #include "base/utf8.h"
@@ -192,26 +191,13 @@ bool executable_wants_file(const struct executable *executable)
 	return entry->fd < 0 || entry->is_stale;
 }
 
-static int content_of_file(int fd, struct file_version *ret_version,
-			   char ret_text[FILE_CONTENT_TEXT_BYTES])
-{
-	struct stat status;
-	struct elf elf;
-
-	if (fstat(fd, &status))
-		return -errno;
-	*ret_version = file_version_of(&status);
-	int rc = elf_read_headers(fd, &status, &elf, NULL);
-	return rc ? rc : file_content_of_elf(&elf, ret_version, ret_text);
-}
-
 /* Who deletes or renames a file changes its version, not its content. */
 static bool has_same_content(struct entry *entry)
 {
 	char content[FILE_CONTENT_TEXT_BYTES];
 
 	return entry->hashed_again++ < HASHED_AGAIN_MAX &&
-	       content_of_file(entry->fd, &entry->version, content) == 0 &&
+	       file_content_of(entry->fd, &entry->version, content) == 0 &&
 	       strcmp(content, entry->content) == 0;
 }
 
@@ -400,26 +386,7 @@ static int add_slot(struct executable_table *table, struct entry *entry, uint32_
 	return 0;
 }
 
-/* An open file that is to be identified. */
-struct opened_file {
-	int fd;
-	int folder; // in /proc of its process; -1: unknown
-	const char *path;
-	struct stat status;
-	struct file_version version;
-	struct stat root; // of its process, if that is neither the host's nor the agent's
-	bool has_own_root;
-};
-
-/* What a file is known by. */
-struct identity {
-	char id[BUILD_ID_TEXT_BYTES]; // its own word
-	char content[FILE_CONTENT_TEXT_BYTES];
-	char debug_content[FILE_CONTENT_TEXT_BYTES]; // of a debug file that only its container has
-	char key[EXECUTABLE_KEY_BYTES];              // with its content
-};
-
-static int add_entry(struct executable_table *table, const struct identity *identity,
+static int add_entry(struct executable_table *table, const struct file_identity *identity,
 		     const char *path, struct entry **ret_entry, struct error *err)
 {
 	if (table->count >= EXECUTABLES_MAX)
@@ -454,7 +421,7 @@ struct executable *executable_table_add_id(struct executable_table *table, const
 					   const char *path)
 {
 	struct entry *entry = find_key(table, id);
-	struct identity identity = { 0 };
+	struct file_identity identity = { 0 };
 
 	snprintf(identity.id, sizeof(identity.id), "%s", id);
 	snprintf(identity.key, sizeof(identity.key), "%s", id);
@@ -463,79 +430,9 @@ struct executable *executable_table_add_id(struct executable_table *table, const
 	return &entry->executable;
 }
 
-static int content_of_debug_file(int fd, char ret_text[FILE_CONTENT_TEXT_BYTES])
-{
-	struct file_version version;
-
-	return content_of_file(fd, &version, ret_text);
-}
-
-static bool is_root_of(const struct stat *root, const char *path)
-{
-	struct stat other;
-
-	return foreign_file_stat(AT_FDCWD, path, 0, &other) == 0 && root->st_dev == other.st_dev &&
-	       root->st_ino == other.st_ino;
-}
-
-static void find_own_root(struct opened_file *file)
-{
-	file->has_own_root =
-		file->folder >= 0 && foreign_file_stat(file->folder, "root", 0, &file->root) == 0 &&
-		!is_root_of(&file->root, "/proc/1/root") && !is_root_of(&file->root, "/");
-}
-
-/*
- * A container's debug file names functions of this container's file only: it belongs to the identity. The host's are
- * everybody's.
- */
-static int add_debug_content(const struct opened_file *file, const struct elf *elf,
-			     struct identity *identity)
-{
-	const struct debug_file_search search = {
-		.build_id = identity->id[0] != 'h' ? identity->id : NULL,
-		.path = file->path,
-		.folders = { file->folder, -1, -1 },
-	};
-
-	if (!file->has_own_root || file_has_symtab(elf))
-		return 0;
-	_cleanup_close_ int fd = debug_file_open(elf, &search);
-	if (fd < 0 || content_of_debug_file(fd, identity->debug_content))
-		return 0; // it is not used then
-	return 1;
-}
-
-static int read_identity(const struct opened_file *file, struct identity *ret_identity,
-			 struct error *err)
-{
-	char contents[2 * FILE_CONTENT_TEXT_BYTES] = { 0 };
-	struct error cause = { 0 };
-	struct elf elf;
-
-	int rc = elf_read_headers(file->fd, &file->status, &elf, &cause);
-	if (rc)
-		return error_set(err, rc, "%s: %s", file->path, cause.text);
-	if (build_id_of_elf(&elf, ret_identity->id))
-		rc = file_hash_of_elf(&elf, ret_identity->id);
-	if (!rc)
-		rc = file_content_of_elf(&elf, &file->version, contents);
-	if (rc)
-		return error_errno(err, rc, "%s: read to hash it", file->path);
-	memcpy(ret_identity->content, contents, sizeof(ret_identity->content));
-	if (add_debug_content(file, &elf, ret_identity)) {
-		memcpy(contents + strlen(contents), ret_identity->debug_content,
-		       FILE_CONTENT_TEXT_BYTES);
-		struct id128 both = id128_of(contents, strlen(contents));
-		snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, both.high,
-			 both.low);
-	}
-	snprintf(ret_identity->key, sizeof(ret_identity->key), "%s:%s", ret_identity->id, contents);
-	return 0;
-}
-
 static int find_or_add(struct executable_table *table, const struct opened_file *file,
-		       const struct identity *identity, struct entry **ret_entry, struct error *err)
+		       const struct file_identity *identity, struct entry **ret_entry,
+		       struct error *err)
 {
 	struct entry *entry = find_key(table, identity->key);
 
@@ -559,12 +456,12 @@ static int find_entry(struct executable_table *table, struct opened_file *file,
 		      struct entry **ret_entry, struct error *err)
 {
 	struct file_place place = { .version = file->version }, own = place;
-	struct identity identity = { 0 };
+	struct file_identity identity = { 0 };
 
 	*ret_entry = find_file(table, &place);
 	if (*ret_entry)
 		return 0;
-	find_own_root(file);
+	opened_file_find_root(file);
 	if (file->has_own_root) {
 		own.root_device = file->root.st_dev;
 		own.root_inode = file->root.st_ino;
@@ -572,7 +469,7 @@ static int find_entry(struct executable_table *table, struct opened_file *file,
 	}
 	if (*ret_entry)
 		return 0;
-	int rc = read_identity(file, &identity, err);
+	int rc = file_identity_read(file, &identity, err);
 	if (!rc)
 		rc = find_or_add(table, file, &identity, ret_entry, err);
 	if (!rc)
@@ -671,7 +568,7 @@ static int open_own_debug(const struct entry *entry, const struct elf *elf,
 		return -1;
 	search.folders[1] = search.folders[2] = -1;
 	_cleanup_close_ int fd = debug_file_open(elf, &search);
-	if (fd < 0 || content_of_debug_file(fd, content) ||
+	if (fd < 0 || file_content_of(fd, NULL, content) ||
 	    strcmp(content, entry->debug_content) != 0)
 		return -1;
 	return take_fd(fd);

@@ -11,12 +11,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "agent/elf/build_id.h"
-#include "agent/elf/file_content.h"
+#include "agent/symbols/file_identity.h"
 #include "base/error.h"
 
 enum {
-	EXECUTABLE_KEY_BYTES = BUILD_ID_TEXT_BYTES + FILE_CONTENT_TEXT_BYTES, // with ':' and a NUL
 	EXECUTABLES_MAX = 16384,         // files per node; the least recently used are evicted
 	EXECUTABLE_FILES_OPEN_MAX = 512, // descriptors kept; half of the usual RLIMIT_NOFILE
 };
