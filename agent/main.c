@@ -155,8 +155,8 @@ static void start_launcher(struct agent *agent)
 		return;
 	if (confined_launcher_start(&agent->launcher, &err))
 		event_warn(agent->events, "source lines",
-			   "not read: no process can be confined: %s; frames show functions only; "
-			   "allow seccomp and executing /proc/self/exe, or run without --lines",
+			   "not read: the sandbox does not start: %s; frames show functions only; "
+			   "allow seccomp(2) and executing /proc/self/exe, or run without --lines",
 			   err.text);
 	else if (!confined_launcher_has_landlock(agent->launcher))
 		event_info(agent->events, "source lines",

@@ -80,8 +80,7 @@ int main(void)
 		noise[i] = without[i] / null[i];
 	}
 	printf("page faults in a storm: %.0f ns each without, %.0f ns with; %.3f of the throughput "
-	       "is "
-	       "kept (without against without: %.3f)\n",
+	       "is kept (without against without: %.3f)\n",
 	       median(without), median(with), median(kept), median(noise));
 
 	struct page_faults *faults = open_lane(loader);

@@ -172,8 +172,7 @@ static void print_cost(const struct cupti_result *result,
 	       (double)result->disable_ns / 1e6);
 	if (result->state == CUPTI_STATE_OVER_BUDGET)
 		printf("The session ended early: the helper exceeded its overhead budget (%d %% of "
-		       "a "
-		       "CPU); use a larger --one-in.\n",
+		       "a CPU); use a larger --one-in.\n",
 		       CUPTI_OVERHEAD_PERCENT_MAX);
 	if (slowdown >= SLOWDOWN_SHOWN)
 		printf("Slowdown: %.0f %% fewer launches than in the baseline.\n", slowdown);

@@ -10,7 +10,7 @@ struct confined_launcher *line_launcher_start(bool wanted, const char *command)
 
 	if (wanted && confined_launcher_start(&launcher, &err))
 		fprintf(stderr,
-			"%s: source lines: not read: no process can be confined: %s; frames show "
+			"%s: source lines: not read: the sandbox does not start: %s; frames show "
 			"functions only\n",
 			command, err.text);
 	return launcher;

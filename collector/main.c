@@ -203,8 +203,7 @@ static void start_launcher(struct collector *collector)
 
 	if (confined_launcher_start(&collector->launcher, &err))
 		log_warn("source lines: not read: the sandbox does not start: %s; stripped code "
-			 "gets "
-			 "function names only; allow seccomp(2) and executing /proc/self/exe",
+			 "gets function names only; allow seccomp(2) and executing /proc/self/exe",
 			 err.text);
 	else if (!confined_launcher_has_landlock(collector->launcher))
 		log_info("source lines: read without Landlock: kernel has none; seccomp confines "

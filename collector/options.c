@@ -234,8 +234,8 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .max = 1ULL << 42,
 		  .argument = "SIZE",
 		  .help = "Memory for the store (half of it), agents' messages and answers. "
-			  "Without "
-			  "it: three quarters of the cgroup's limit, or a quarter of the machine's "
+			  "Without it: three quarters of the cgroup's limit, or a quarter of the "
+			  "machine's "
 			  "memory, at most 2GiB" },
 		{ .name = "debug-files",
 		  .kind = CONFIG_SIZE,
@@ -279,8 +279,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .value = &options->check,
 		  .argument = "DIR",
 		  .help = "Read the whole store in this directory, report what is damaged, and "
-			  "exit "
-			  "with 0 (good), 1 (damaged) or 2 (not checked)" },
+			  "exit with 0 (good), 1 (damaged) or 2 (not checked)" },
 		{ .name = "backup",
 		  .kind = CONFIG_STRING,
 		  .value = &options->backup,
@@ -293,8 +292,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .value = &options->restore,
 		  .argument = "FOLDER",
 		  .help = "Copy the latest backup in this folder to --data, which must be empty, "
-			  "and "
-			  "exit" },
+			  "and exit" },
 	};
 	const struct config_program program = {
 		.name = "cairn-collector",

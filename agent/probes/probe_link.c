@@ -282,8 +282,7 @@ enum probe_way probe_link_choose(struct error *err)
 		return PROBE_WAY_PERF;
 	error_set(err, perf_rc,
 		  "uprobes: refused by the kernel: uprobe_multi link: %s (needs Linux 6.6, CAP_BPF "
-		  "and "
-		  "CAP_PERFMON); perf events: %s (need CAP_SYS_ADMIN)",
+		  "and CAP_PERFMON); perf events: %s (need CAP_SYS_ADMIN)",
 		  strerror(-multi_rc), strerror(-perf_rc));
 	return PROBE_WAY_NONE;
 }

@@ -115,22 +115,18 @@ static void log_refused(const struct export_refused *refused)
 {
 	if (refused->late + refused->future)
 		log_error("sender: the collector refused %llu samples: outside of the time range "
-			  "that "
-			  "it accepts (Unix time %llu to %llu s); check the clocks of this node "
-			  "and of "
-			  "the collector",
+			  "that it accepts (Unix time %llu to %llu s); check the clocks of this "
+			  "node and of the collector",
 			  (unsigned long long)(refused->late + refused->future),
 			  (unsigned long long)(refused->from_ns / NS_PER_SECOND),
 			  (unsigned long long)(refused->to_ns / NS_PER_SECOND));
 	if (refused->series)
 		log_error("sender: the collector refused %llu samples: no room for their series; "
-			  "look "
-			  "for labels whose values never repeat",
+			  "look for labels whose values never repeat",
 			  (unsigned long long)refused->series);
 	if (refused->other)
 		log_warn("sender: the collector stored %llu samples without their labels: a quota "
-			 "of "
-			 "series is reached; look for labels whose values never repeat, such as "
+			 "of series is reached; look for labels whose values never repeat, such as "
 			 "thread names",
 			 (unsigned long long)refused->other);
 }
@@ -296,8 +292,7 @@ static void note_away(struct sender *sender, const struct error *err)
 		return;
 	sender->away_since_ns = clock_monotonic_ns();
 	log_warn("sender: export to collector %s failed: %s; spooling batches in memory (limit %zu "
-		 "MiB) "
-		 "until it answers",
+		 "MiB) until it answers",
 		 sender->address, err->text, bytes_max >> 20);
 }
 
@@ -314,8 +309,7 @@ static void note_answer(struct sender *sender)
 	uint64_t dropped = sender->spool.dropped_batches;
 	pthread_mutex_unlock(&sender->mutex);
 	log_info("sender: collector answers again after %llu.%llu s: sending %u spooled batches, "
-		 "%llu "
-		 "batches dropped since start",
+		 "%llu batches dropped since start",
 		 (unsigned long long)(away_ms / 1000), (unsigned long long)(away_ms % 1000 / 100),
 		 waiting, (unsigned long long)dropped);
 }

@@ -31,8 +31,7 @@ static const struct knob_spec knobs[KNOB_COUNT] = {
 	[KNOB_PROCESS_OFF_CPU] = { "process_off_cpu", "Off-CPU stacks of one process",
 				   "off-CPU stacks of {process} {step}", SWITCH,
 				   "No off-CPU stacks of this process are captured: its off-CPU "
-				   "time and "
-				   "run queue have a gap. Wall clock stays exact." },
+				   "time and run queue have a gap. Wall clock stays exact." },
 	[KNOB_PAGE_FAULTS] = { "page_faults", "Page faults", "page faults {step}", SWITCH,
 			       "Page faults are not recorded: memory growth has a gap." },
 	[KNOB_OFF_CPU] = { "off_cpu", "Off-CPU, run queue, wall clock",

@@ -53,12 +53,10 @@ static const struct {
 	       "of series is reached. Look for labels whose values never repeat."),
 	FIGURE("rows_series_dropped_total", "counter", rows_series_dropped,
 	       "Rows dropped: their partition has the maximum of series. Look for labels whose "
-	       "values "
-	       "never repeat."),
+	       "values never repeat."),
 	FIGURE("stacks_dropped_total", "counter", stacks_dropped,
 	       "Stacks dropped: their partition has the maximum of stack nodes. Their values count "
-	       "as "
-	       "lost stacks."),
+	       "as lost stacks."),
 	FIGURE("chunk_bytes_total", "counter", chunk_bytes, "Compressed bytes of written chunks."),
 	FIGURE("chunk_rows_total", "counter", chunk_rows, "Rows in written chunks."),
 	FIGURE("stored_bytes", "gauge", stored_bytes, "Bytes on disk, approximate."),
@@ -84,8 +82,7 @@ static const struct {
 	       "backup."),
 	FIGURE("damaged_openings_total", "counter", damaged_openings,
 	       "Times that the store was damaged when it was opened, such as its log: batches may "
-	       "be "
-	       "missing. See the collector's log, and restore a backup."),
+	       "be missing. See the collector's log, and restore a backup."),
 	FIGURE("repairs_total", "counter", repairs,
 	       "Repairs of the store's files. What could not be read is in the folder lost of "
 	       "--data."),

@@ -224,8 +224,7 @@ TEST(reads_shared_dwarf)
 		SKIP("dwz is not installed");
 	program_new(&program, "-g");
 	run("cd %s && R=root/usr/lib/debug && mkdir -p $R/.dwz $R%s && sed s/outer/other/ p.c > "
-	    "q.c && "
-	    "printf 'struct a { int i; struct b { long l; char c[9]; struct a *a; } b[4]; };"
+	    "q.c && printf 'struct a { int i; struct b { long l; char c[9]; struct a *a; } b[4]; };"
 	    "struct a *volatile both(struct b *b);struct a *volatile shared;' > s.h && "
 	    "for x in p q; do gcc -O1 -g -no-pie -include s.h -Wl,--build-id $x.c -o $x; done && "
 	    "for x in p q; do objcopy --only-keep-debug $x $x.debug; done && "

@@ -37,8 +37,7 @@ static inline void tls_folder_open(struct tls_folder *f)
 	strcpy(f->folder, "/tmp/cairn-tls-XXXXXX");
 	assert_non_null(mkdtemp(f->folder));
 	shell("cd %s && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days "
-	      "9 "
-	      "-subj /CN=ca -keyout ca.key -out ca.crt -addext "
+	      "9 -subj /CN=ca -keyout ca.key -out ca.crt -addext "
 	      "keyUsage=critical,keyCertSign,cRLSign "
 	      "-addext basicConstraints=critical,CA:TRUE 2>/dev/null",
 	      f->folder);
