@@ -11,6 +11,7 @@
 #include "agent/overhead/bpf_cost.h"
 #include "agent/overhead/cost_estimate.h"
 #include "agent/overhead/governor.h"
+#include "agent/overhead/machine_events.h"
 #include "agent/overhead/own_cpu.h"
 #include "agent/overhead/process_tally.h"
 #include "agent/sources/own_labels.h"
@@ -61,6 +62,7 @@ struct budget {
 	uint64_t decided_run_ns[BPF_COST_PROGRAMS_MAX], exported_run_ns[BPF_COST_PROGRAMS_MAX];
 	uint64_t decided_own_ns, exported_own_ns[OWN_CPU_COUNT];
 	uint64_t decided_counters[COUNTER_COUNT];
+	struct machine_events decided_events;
 	struct process_tally tally;
 	struct labels labels;
 	uint64_t exported_ns, interval_end_ns; // Unix time: costs are in windows up to here
@@ -144,6 +146,22 @@ static void read_own(struct budget *budget, struct governor_reading *reading, ui
 	budget->decided_own_ns = own_ns;
 }
 
+static double per_second(uint64_t before, uint64_t now, uint64_t elapsed_ns)
+{
+	return before && now > before ? (double)(now - before) * NS_PER_SECOND / (double)elapsed_ns
+				      : 0;
+}
+
+static void read_machine(struct budget *budget, struct governor_reading *reading)
+{
+	struct machine_events *before = &budget->decided_events, now;
+
+	machine_events_read("/proc", &now);
+	reading->switches = per_second(before->switches, now.switches, reading->elapsed_ns);
+	reading->faults = per_second(before->faults, now.faults, reading->elapsed_ns);
+	*before = now;
+}
+
 // False: it has ended.
 static bool read_process_name(uint32_t pid, char name[KNOB_COMM_BYTES])
 {
@@ -165,8 +183,8 @@ static double share_that_is_on(const struct governor *governor)
 {
 	double share = 1;
 
-	for (uint32_t i = 0; i < governor->steps[KNOB_PROCESS_OFF_CPU]; i++)
-		share -= governor->off[i].share;
+	for (uint32_t i = 0; i < governor->shed.steps[KNOB_PROCESS_OFF_CPU]; i++)
+		share -= governor->shed.off[i].share;
 	return share > 0 ? share : 0;
 }
 
@@ -259,13 +277,13 @@ static void drop_exited_processes(struct budget *budget)
 {
 	const struct governor *governor = &budget->governor;
 
-	for (uint32_t i = governor->steps[KNOB_PROCESS_OFF_CPU]; i-- > 0;) {
+	for (uint32_t i = governor->shed.steps[KNOB_PROCESS_OFF_CPU]; i-- > 0;) {
 		struct governor_change change;
 		char line[LINE_BYTES] = "process has exited", path[32];
 
-		snprintf(path, sizeof(path), "/proc/%u", governor->off[i].pid);
+		snprintf(path, sizeof(path), "/proc/%u", governor->shed.off[i].pid);
 		if (access(path, F_OK) == 0 ||
-		    !governor_forget_process(&budget->governor, governor->off[i].pid, &change))
+		    !governor_forget_process(&budget->governor, governor->shed.off[i].pid, &change))
 			continue;
 		do_change(budget, &change, ": ", line);
 		event_info(budget->events, "governor", "%s", line);
@@ -282,6 +300,7 @@ static void decide(struct budget *budget, uint64_t now_ns)
 	read_programs(budget, &reading);
 	read_unwind_part(budget, &reading);
 	read_own(budget, &reading, now_ns);
+	read_machine(budget, &reading);
 	read_worst(budget, &reading);
 	drop_exited_processes(budget);
 	governor_decide(&budget->governor, &reading, &decision);
@@ -518,5 +537,5 @@ void budget_read_stats(const struct budget *budget, struct budget_stats *ret_sta
 		.changes_lost = budget->marks_lost,
 		.estimated = budget->estimated,
 	};
-	memcpy(ret_stats->steps, governor->steps, sizeof(ret_stats->steps));
+	memcpy(ret_stats->steps, governor->shed.steps, sizeof(ret_stats->steps));
 }

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which load the agent sheds to stay within its overhead budget: readings of the overhead go in,
 // changes of knobs (base/contract/knobs.h) come out. Knobs are stepped down fast, without those that would
-// not help, and up slowly. Pure: it knows no clock and no kernel. One thread.
+// not help, and back up as soon as what the step up would cost (load_shedding.h) has fitted for a minute.
+// Pure: it knows no clock and no kernel. One thread.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/overhead/load_shedding.h"
 #include "base/clock.h"
 #include "base/contract/knobs.h"
 
-/** The last resorts begin here: from this knob to KNOB_GOVERNED. */
-#define GOVERNOR_LADDER_END KNOB_PAGE_FAULTS
-
 enum {
-	GOVERNOR_UNWIND_STEPS = 3, // each a quarter of the one before
-	GOVERNOR_SAMPLING_STEPS = 4,
-	GOVERNOR_PROCESSES_MAX = 16, // worst first: the seventeenth matters little
-	GOVERNOR_WORST_MAX = 8,      // processes of a reading
-	GOVERNOR_CHANGES_MAX = 24,   // of a decision: all steps there are, but not all processes
+	GOVERNOR_CHANGES_MAX = 24, // of a decision: one of each knob, and all processes
 	GOVERNOR_TEXT_BYTES = 240,
 };
 
@@ -27,8 +22,9 @@ struct governor_options {
 	uint32_t frequency_hz; // of CPU sampling, unshed
 	uint32_t knobs;        // KNOB_BIT() of those that can be turned; CPU sampling always can
 	uint64_t interval_ns;  // between readings
-	uint64_t calm_ns;      // below half the budget for so long: a step up
-	uint64_t over_ns;      // above twice the budget for so long: a last resort
+	uint64_t calm_ns;      // a step up has fitted for so long: it is made
+	uint64_t over_ns;      // above the budget for so long, nothing else left: CPU sampling;
+			       // above twice the budget: a last resort
 	uint64_t retry_ns;     // a last resort is undone after so long, at first
 };
 
@@ -39,27 +35,6 @@ struct governor_options {
 
 /** The default budget, of one core, on a machine of so many: 1 % for each eight, at least 2 %. */
 double governor_default_budget(uint32_t cores);
-
-struct governor_process {
-	uint32_t pid;
-	char name[KNOB_COMM_BYTES];
-	double share; // of the switches
-};
-
-/** Overhead of one core, over the time since the reading before. */
-struct governor_reading {
-	uint64_t elapsed_ns;
-	double sampling;
-	double off_cpu;        // the program for context switches
-	double off_cpu_unwind; // the part of that which unwinds stacks, 0 to 1
-	double page_faults;
-	double wakers; // the program for wake-ups
-	double other;  // other kernel programs
-	double agent;  // the agent's CPU time
-	// The processes that switch most and whose stacks are on, worst first.
-	struct governor_process worst[GOVERNOR_WORST_MAX];
-	uint32_t worst_count;
-};
 
 struct governor_change {
 	enum knob knob;
@@ -86,21 +61,20 @@ struct governor_decision {
 /** To be read by others; written by the functions below. */
 struct governor {
 	struct governor_options options;
-	uint32_t frequencies[GOVERNOR_SAMPLING_STEPS + 1]; // by step
-	uint32_t steps[KNOB_GOVERNED], steps_max[KNOB_GOVERNED];
-	struct governor_process off[GOVERNOR_PROCESSES_MAX];
-	double wakers_overhead; // when they were switched off
-	double overhead;        // of the last reading
-	uint64_t changes;       // so far
-	uint64_t now_ns;        // sum of the readings' times
-	uint64_t calm_ns;       // below half the budget for so long
-	uint64_t calm_needed;   // more each time that a step up was too early
-	uint64_t last_up_ns, last_down_ns;
+	struct load_shedding shed;
+	double overhead;                // of the last reading
+	uint64_t changes;               // so far
+	uint64_t now_ns;                // sum of the readings' times
+	uint64_t over_ns;               // above the budget for so long
+	uint64_t calm_ns;               // a step up has fitted for so long
+	double recoveries;              // that may begin now: so many an hour, see RECOVERY_CALMS
+	bool recovering;                // the last change was a step up
+	uint64_t last_up_ns;            // 0: none yet
+	uint64_t last_down_ns;          // 0: none yet
 	uint64_t exceeded_ns;           // above the budget with nothing left to shed for so long
 	uint64_t twice_ns;              // of that, above twice the budget without a break
-	uint64_t off_ns[KNOB_GOVERNED]; // when a last resort was taken
+	uint64_t off_ns[KNOB_GOVERNED]; // when it was switched off
 	uint64_t retry_wait_ns[KNOB_GOVERNED];
-	bool over_before;
 	bool exceeded; // as it was decided
 };
 

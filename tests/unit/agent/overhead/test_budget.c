@@ -248,7 +248,7 @@ TEST(sheds_load_and_restores_it)
 	EXPECT_EQ(WAITER_PID, run->machine.pid_off, "the worst process");
 	EXPECT_EQ(0, run->machine.frequency_hz, "nor does sampling");
 	for (const char *const *word =
-		     (const char *const[]){ "governor: shedding load: off-CPU stacks at 1/4",
+		     (const char *const[]){ "governor: shedding load: off-CPU stacks at 1/64, ",
 					    "% of a core", "overhead budget 0.10 %",
 					    "no load left to shed", NULL };
 	     *word; word++) {
@@ -272,7 +272,7 @@ TEST(sheds_load_and_restores_it)
 	EXPECT_EQ(1, now.steps[KNOB_OFF_CPU], "stats");
 	EXPECT_EQ(1, now.steps[KNOB_PROCESS_OFF_CPU], "stats");
 
-	// 300 s in the agent, 6 s here.
+	// After 300 s in the agent, 6 s here, or sooner if the whole machine switches far less.
 	load_is_on = false;
 	if (!passes_until(run, &run->machine.off_cpu_off, false, 20))
 		fail_msg("off-CPU did not start again; log:\n%s", run->log);

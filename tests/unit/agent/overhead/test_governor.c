@@ -13,6 +13,8 @@
 #define BUDGET    0.02
 #define ALL_KNOBS (KNOB_BIT(KNOB_GOVERNED) - 1)
 #define HOUR_ROWS 360 // readings
+/* In an hour, whatever the load does: a recovery every six minutes, in two steps, and as much down. */
+#define DECISIONS_MAX 32
 
 /* What the programs would cost of a core if everything was on. */
 struct load {
@@ -45,8 +47,8 @@ static struct governor new_governor(void)
 
 static bool is_off(const struct governor *governor, uint32_t pid)
 {
-	for (uint32_t i = 0; i < governor->steps[KNOB_PROCESS_OFF_CPU]; i++) {
-		if (governor->off[i].pid == pid)
+	for (uint32_t i = 0; i < governor->shed.steps[KNOB_PROCESS_OFF_CPU]; i++) {
+		if (governor->shed.off[i].pid == pid)
 			return true;
 	}
 	return false;
@@ -62,14 +64,16 @@ static double left_after(uint32_t steps)
 static struct governor_reading read_machine(const struct governor *governor,
 					    const struct load *load)
 {
-	double stacks = left_after(governor->steps[KNOB_OFF_CPU_UNWIND]);
+	double stacks = left_after(governor->shed.steps[KNOB_OFF_CPU_UNWIND]);
 	struct governor_reading reading = {
 		.elapsed_ns = 10 * NS_PER_SECOND,
 		.sampling = load->sampling * governor_frequency_hz(governor) / 99,
-		.page_faults =
-			load->page_faults * left_after(governor->steps[KNOB_PAGE_FAULTS_UNWIND]),
-		.wakers = governor->steps[KNOB_WAKERS] ? 0 : load->wakers,
+		.page_faults = load->page_faults *
+			       left_after(governor->shed.steps[KNOB_PAGE_FAULTS_UNWIND]),
+		.wakers = governor->shed.steps[KNOB_WAKERS] ? 0 : load->wakers,
 		.agent = load->agent,
+		.switches = 1e6 * load->off_cpu,
+		.faults = 1e6 * load->page_faults,
 	};
 	double on = 1;
 
@@ -144,7 +148,8 @@ TEST(fits_storm_after_two_readings)
 	if (cost_under(&governor, &load) > BUDGET)
 		fail_msg("still %.4f", cost_under(&governor, &load));
 	EXPECT_EQ(true, is_off(&governor, 100), "the worst");
-	EXPECT_EQ(0, governor.steps[KNOB_PAGE_FAULTS_UNWIND], "page faults are not what costs");
+	EXPECT_EQ(0, governor.shed.steps[KNOB_PAGE_FAULTS_UNWIND],
+		  "page faults are not what costs");
 }
 
 TEST(turns_the_knob_that_costs)
@@ -162,10 +167,10 @@ TEST(turns_the_knob_that_costs)
 	for EACH (c, cases) {
 		struct governor governor = new_governor();
 
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; i < 8; i++)
 			pass(&governor, &c->load);
 		for (int knob = 0; knob < KNOB_GOVERNED; knob++)
-			EXPECT_EQ(knob == (int)c->knob, governor.steps[knob] > 0, c->what);
+			EXPECT_EQ(knob == (int)c->knob, governor.shed.steps[knob] > 0, c->what);
 		if (cost_under(&governor, &c->load) > BUDGET)
 			fail_msg("%s: still %.4f", c->what, cost_under(&governor, &c->load));
 	}
@@ -250,29 +255,154 @@ TEST(detaches_page_faults_in_storm)
 	EXPECT_EQ(false, decision.changes[0].down, "on");
 }
 
-TEST(restores_slowly)
+static struct load at_rest(double factor, double agent)
+{
+	return (struct load){
+		.sampling = 0.002 * factor,
+		.off_cpu = 0.003 * factor,
+		.page_faults = 0.001 * factor,
+		.agent = agent,
+		.share = { 0.5, 0.3 },
+	};
+}
+
+/* Loads that a machine may have for a while: each sheds something. */
+static const struct {
+	const char *what;
+	struct load load;
+} loads[] = {
+	{ "a storm of switches", { .off_cpu = 0.6, .agent = 0.01, .share = { 0.5, 0.49 } } },
+	{ "switches", { .off_cpu = 0.03, .agent = 0.008, .share = { 0.2, 0.2 } } },
+	{ "many samples", { .sampling = 0.06, .agent = 0.02 } },
+	{ "page faults", { .page_faults = 0.2, .agent = 0.005 } },
+	{ "all",
+	  { .sampling = 0.05, .off_cpu = 0.3, .page_faults = 0.1, .agent = 0.05, { 0.9, 0.1 } } },
+};
+
+/* How long it takes after @load, which lasted so many readings, until nothing is shed. */
+static uint64_t recovery_seconds(struct governor *governor, const struct load *load, int readings,
+				 const struct load *rest)
+{
+	for (int i = 0; i < readings; i++)
+		pass(governor, load);
+	if (!governor_level(governor))
+		fail_msg("nothing was shed");
+	uint64_t from_ns = governor->now_ns;
+	for (int i = 0; i < HOUR_ROWS && governor_level(governor); i++)
+		pass(governor, rest);
+	return (governor->now_ns - from_ns) / NS_PER_SECOND;
+}
+
+TEST(recovers_in_two_minutes)
+{
+	// The rest costs 0.9, 1.3 and 1.6 % of a core, of a budget of 2.
+	const struct load rests[] = { at_rest(1, 0.003), at_rest(1, 0.007), at_rest(1, 0.010) };
+	static const int lengths[] = { 12, 30, 360, 8640 };
+
+	for EACH (l, loads) {
+		for EACH (rest, rests) {
+			for EACH (length, lengths) {
+				struct governor governor = new_governor();
+				uint64_t seconds =
+					recovery_seconds(&governor, &l->load, *length, rest);
+
+				if (seconds > 120)
+					fail_msg("%s of %d readings: %llu s, level %u", l->what,
+						 *length, (unsigned long long)seconds,
+						 governor_level(&governor));
+			}
+		}
+	}
+}
+
+// Loads that come and go again and again, with room of ten minutes between.
+TEST(recovers_from_each_of_many_loads)
+{
+	const struct load rest = at_rest(1, 0.007);
+	struct governor governor = new_governor();
+
+	for (int i = 0; i < 40; i++) {
+		const struct load *load = &loads[i % (int)ARRAY_SIZE(loads)].load;
+		uint64_t seconds = recovery_seconds(&governor, load, 12, &rest);
+
+		if (seconds > 120)
+			fail_msg("%s, load %d: %llu s", loads[i % (int)ARRAY_SIZE(loads)].what, i,
+				 (unsigned long long)seconds);
+		while (governor.now_ns - governor.last_down_ns < 600 * NS_PER_SECOND)
+			pass(&governor, &rest);
+	}
+}
+
+// A node with five small pods: 1.3 % of a core at rest, and bursts of work on new processes.
+TEST(sheds_nothing_on_quiet_node)
+{
+	const struct load rest = at_rest(1, 0.007), burst = at_rest(2, 0.030);
+	struct governor governor = new_governor();
+
+	for (int i = 0; i < 12 * HOUR_ROWS; i++) {
+		// Pods start now and then: 40 s of it.
+		pass(&governor, i % 60 < 4 ? &burst : &rest);
+		EXPECT_EQ(0, governor_level(&governor), "level");
+	}
+}
+
+// What is left at the edge of the budget stays as it is instead of trying again and again.
+TEST(holds_still_near_budget)
+{
+	for (int percent = 150; percent <= 260; percent += 2) {
+		struct governor governor = new_governor();
+		uint32_t decisions = 0;
+
+		for (int i = 0; i < 6 * HOUR_ROWS; i++) {
+			srandom((unsigned int)(i * 7919 + percent));
+			double noise = 0.95 + (double)(random() % 1000) / 10000;
+			struct load load = at_rest(noise * percent / 100.0, 0.007 * noise);
+
+			decisions += pass(&governor, &load).change_count > 0;
+		}
+		if (decisions > 6 * 4)
+			fail_msg("%d %% of rest: %u decisions in 6 hours", percent, decisions);
+	}
+}
+
+// 20 ms of resolution are worth more than the detail of rare stacks.
+TEST(sheds_cpu_sampling_after_all_detail)
+{
+	const struct load busy = { .sampling = 0.02,
+				   .off_cpu = 0.05,
+				   .page_faults = 0.03,
+				   .agent = 0.02,
+				   .share = { 0.4, 0.4 } };
+	struct governor governor = new_governor();
+	uint64_t detail_ns = 0;
+
+	for (int i = 0; i < HOUR_ROWS && governor_frequency_hz(&governor) == 99; i++) {
+		uint32_t before = governor_level(&governor);
+
+		pass(&governor, &busy);
+		if (governor_level(&governor) > before && governor_frequency_hz(&governor) == 99)
+			detail_ns = governor.now_ns;
+	}
+	EXPECT_EQ(SHEDDING_UNWIND_STEPS, governor.shed.steps[KNOB_OFF_CPU_UNWIND],
+		  "off-CPU stacks");
+	EXPECT_EQ(SHEDDING_UNWIND_STEPS, governor.shed.steps[KNOB_PAGE_FAULTS_UNWIND],
+		  "page-fault stacks");
+	EXPECT_EQ(2, governor.shed.steps[KNOB_PROCESS_OFF_CPU], "processes");
+	if (governor_frequency_hz(&governor) < 99 &&
+	    governor.now_ns - detail_ns < 30 * NS_PER_SECOND)
+		fail_msg("CPU sampling %llu s after the detail",
+			 (unsigned long long)((governor.now_ns - detail_ns) / NS_PER_SECOND));
+}
+
+// A storm of switches and faults costs no CPU samples, however long it lasts.
+TEST(keeps_resolution_in_storm)
 {
 	struct governor governor = new_governor();
-	const struct load load = { .sampling = 0.03, .page_faults = 0.03, .agent = 0.002 };
-	uint64_t last_ns = 0;
 
-	for (int i = 0; i < 6; i++)
-		pass(&governor, &load);
-	if (governor_level(&governor) < 3)
-		fail_msg("level %u", governor_level(&governor));
-	uint64_t from_ns = governor.now_ns;
 	for (int i = 0; i < HOUR_ROWS; i++) {
-		struct governor_decision decision = pass(&governor, &calm);
-
-		if (decision.outcome != GOVERNOR_CHANGE)
-			continue;
-		EXPECT_EQ(1, decision.change_count, "one at a time");
-		EXPECT_EQ(false, decision.changes[0].down, "up");
-		if (governor.now_ns - (last_ns ? last_ns : from_ns) < 60 * NS_PER_SECOND)
-			fail_msg("sooner than a minute after the one before");
-		last_ns = governor.now_ns;
+		pass(&governor, &storm);
+		EXPECT_EQ(99, governor_frequency_hz(&governor), "frequency");
 	}
-	EXPECT_EQ(0, governor_level(&governor), "everything is on again");
 }
 
 TEST(drops_exited_processes)
@@ -290,7 +420,7 @@ TEST(drops_exited_processes)
 	EXPECT_STR(STEP_ON, setting.step, "step");
 	assert_false(governor_forget_process(&governor, 100, &change));
 	assert_true(is_off(&governor, 101));
-	EXPECT_EQ(1, governor.steps[KNOB_PROCESS_OFF_CPU], "one is left");
+	EXPECT_EQ(1, governor.shed.steps[KNOB_PROCESS_OFF_CPU], "one is left");
 }
 
 TEST(own_work_sheds_no_source)
@@ -379,24 +509,24 @@ TEST(never_flaps)
 {
 	for EACH (a, adversaries) {
 		struct governor governor = new_governor();
-		uint64_t before = 0;
+		uint32_t most = 0;
 
 		for (int hour = 0; hour < 24; hour++) {
+			uint32_t decisions = 0;
+
 			for (int i = 0; i < HOUR_ROWS; i++) {
 				struct load load = scaled(
 					a->factor(&governor, hour * HOUR_ROWS + i, a->parameter));
 
-				pass(&governor, &load);
+				decisions += pass(&governor, &load).change_count > 0;
 			}
-			// Each step up takes a minute's calm at least, each down needs one up.
-			if (governor.changes - before > 40)
-				fail_msg("%s: %llu changes in hour %d", a->what,
-					 (unsigned long long)(governor.changes - before), hour);
-			before = governor.changes;
+			most = decisions > most ? decisions : most;
 		}
 		if (getenv("TEST_GOVERNOR_TALK"))
-			printf("%s: %llu changes in a day\n", a->what,
-			       (unsigned long long)governor.changes);
+			printf("%s: %llu changes in a day, %u decisions in an hour\n", a->what,
+			       (unsigned long long)governor.changes, most);
+		if (most > DECISIONS_MAX)
+			fail_msg("%s: %u decisions in an hour", a->what, most);
 	}
 }
 
@@ -426,7 +556,7 @@ TEST(sheds_wakers_first)
 	EXPECT_EQ(1, decision.change_count, "they suffice");
 	EXPECT_EQ(KNOB_WAKERS, decision.changes[0].knob, "wakers");
 	EXPECT_EQ(true, decision.changes[0].down, "off");
-	for (int i = 0; i < HOUR_ROWS / 12; i++)
+	for (int i = 0; i < HOUR_ROWS / 18; i++)
 		pass(&governor, &busy);
 	EXPECT_EQ(1, governor_level(&governor), "the rest fits");
 }
@@ -438,7 +568,7 @@ TEST(restores_wakers_after_load)
 	struct governor governor = new_governor_with_wakers();
 	int readings = 0;
 
-	while (!governor.steps[KNOB_WAKERS])
+	while (!governor.shed.steps[KNOB_WAKERS])
 		pass(&governor, &busy);
 	for (; governor_level(&governor) && readings < HOUR_ROWS; readings++)
 		pass(&governor, &calm_again);
@@ -507,9 +637,9 @@ TEST(lists_active_steps_once)
 	for (int i = 0; i < 8; i++)
 		pass(&governor, &busy);
 	describe_shedding(&governor, text);
-	EXPECT_STR("off-CPU stacks at 1/64; CPU sampling at 19Hz; "
+	EXPECT_STR("off-CPU stacks at 1/64; "
 		   "off-CPU stacks of pingpong (100) off; off-CPU stacks of pingpong (101) off; "
-		   "off-CPU, run queue and wall clock off; ",
+		   "CPU sampling at 19Hz; off-CPU, run queue and wall clock off; ",
 		   text, "one of each knob, and each process");
 	for (int i = 0; i < 4 * HOUR_ROWS; i++)
 		pass(&governor, &calm);
@@ -523,8 +653,12 @@ RUN_TESTS(cmocka_unit_test(changes_nothing_within_budget),
 	  cmocka_unit_test(turns_the_knob_that_costs),
 	  cmocka_unit_test(detaches_and_retries_unaffordable_storm),
 	  cmocka_unit_test(retries_detached_source_hourly),
-	  cmocka_unit_test(detaches_page_faults_in_storm), cmocka_unit_test(restores_slowly),
-	  cmocka_unit_test(drops_exited_processes), cmocka_unit_test(own_work_sheds_no_source),
-	  cmocka_unit_test(sheds_wakers_first), cmocka_unit_test(restores_wakers_after_load),
-	  cmocka_unit_test(never_flaps), cmocka_unit_test(changes_are_knob_settings),
-	  cmocka_unit_test(lists_active_steps_once))
+	  cmocka_unit_test(detaches_page_faults_in_storm),
+	  cmocka_unit_test(recovers_in_two_minutes),
+	  cmocka_unit_test(recovers_from_each_of_many_loads),
+	  cmocka_unit_test(sheds_nothing_on_quiet_node), cmocka_unit_test(holds_still_near_budget),
+	  cmocka_unit_test(sheds_cpu_sampling_after_all_detail),
+	  cmocka_unit_test(keeps_resolution_in_storm), cmocka_unit_test(drops_exited_processes),
+	  cmocka_unit_test(own_work_sheds_no_source), cmocka_unit_test(sheds_wakers_first),
+	  cmocka_unit_test(restores_wakers_after_load), cmocka_unit_test(never_flaps),
+	  cmocka_unit_test(changes_are_knob_settings), cmocka_unit_test(lists_active_steps_once))
