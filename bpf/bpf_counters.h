@@ -51,8 +51,11 @@
 	  "Long sleeping threads whose stack stayed truncated when unwound later.")                \
 	X(FAULTS_SAMPLED, "Page faults sampled.")                                                  \
 	X(FAULTS_DROPPED,                                                                          \
-	  "Page faults lost: a burst ended before its next sample, or no memory. Nothing to do "   \
+	  "Page faults lost: no memory for a thread's state, or its lock was held. Nothing to do " \
 	  "below 5 % of sampled faults.")                                                          \
+	X(FAULTS_UNREPRESENTED,                                                                    \
+	  "Page faults at the end of bursts, sampled out, that no later sample stands for. "       \
+	  "Nothing to do.")                                                                        \
 	X(WAKES, "Wake-ups of threads of the --wakers services.")                                  \
 	X(WAKES_UNWOUND, "Wake-ups whose waker stack was unwound.")                                \
 	X(WAKES_SAMPLED_OUT, "Wake-ups sampled out: too many to unwind. Each kept one has weight " \

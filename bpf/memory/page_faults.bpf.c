@@ -76,7 +76,7 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	if (!pace || !fault)
 		return count(COUNTER_FAULTS_DROPPED);
 	fault->page = address / page_bytes;
-	fault->weight = pace_sample(pace, stacks_per_second, COUNTER_FAULTS_DROPPED);
+	fault->weight = pace_sample(pace, stacks_per_second, COUNTER_FAULTS_UNREPRESENTED);
 	fault->is_copy = is_copy;
 	if (fault->weight) {
 		fault->before = read_rss(task);

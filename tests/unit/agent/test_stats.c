@@ -90,6 +90,15 @@ TEST(ordinary_losses_are_not_logged)
 	assert_true(any_event_has(events, "51 in the last 60 s"));
 }
 
+// On a quiet machine most faults come in short bursts, when programs start.
+TEST(ends_of_page_fault_bursts_are_no_loss)
+{
+	now.profiler.bpf_counters[COUNTER_FAULTS_SAMPLED] = 100;
+	now.profiler.bpf_counters[COUNTER_FAULTS_UNREPRESENTED] = 1000;
+	stats_post_losses(&before, &now, events);
+	fail_on_event(events);
+}
+
 TEST(the_report_shows_differences)
 {
 	char text[STATS_TEXT_BYTES];
@@ -169,6 +178,7 @@ TEST(counters_that_rose_are_exported)
 
 RUN_TESTS(WITH_EVENTS(a_loss_is_logged_with_cause_and_advice),
 	  WITH_EVENTS(old_losses_are_not_logged_again), WITH_EVENTS(ordinary_losses_are_not_logged),
+	  WITH_EVENTS(ends_of_page_fault_bursts_are_no_loss),
 	  WITH_EVENTS(the_report_shows_differences),
 	  WITH_EVENTS(each_counter_has_a_token_of_its_own),
 	  WITH_EVENTS(counters_that_rose_are_exported))
