@@ -18,14 +18,13 @@
 	  "Samples dropped: the collector refused the batch. See the log for the reason.")         \
 	X(SAMPLES_OUT_OF_RANGE, sender.samples_out_of_range,                                       \
 	  "Samples refused: outside of the time range that the collector accepts. Check the "      \
-	  "clocks "                                                                                \
-	  "of this node and of the collector.")                                                    \
+	  "clocks of this node and of the collector.")                                             \
 	X(SAMPLES_SERIES, sender.samples_series,                                                   \
-	  "Samples refused: the collector has no room for their series. Look for labels whose "    \
-	  "values never repeat.")                                                                  \
+	  "Samples dropped: the collector has too many series. Look for labels of high "           \
+	  "cardinality.")                                                                          \
 	X(SAMPLES_OTHER, sender.samples_other,                                                     \
-	  "Samples stored without some of their labels: a quota of series is reached. Look for "   \
-	  "labels whose values never repeat.")                                                     \
+	  "Samples stored under the label other, without some of their labels: too many series. "  \
+	  "Look for labels of high cardinality.")                                                  \
 	X(STACKS_LOST, profiler.stacks_lost,                                                       \
 	  "Counts without a stack: its frames never arrived. Give the agent more CPU.")            \
 	X(THREADS_OTHER, profiler.threads_other,                                                   \
@@ -45,8 +44,8 @@
 	X(PROCESSES_PUBLISHED, profiler.unwind.published,                                          \
 	  "Times that a process's mappings were made known to the kernel's unwinder.")             \
 	X(PROCESSES_EVICTED, profiler.unwind.dropped,                                              \
-	  "Processes evicted from the kernel's unwinder: memory for mappings full. Their stacks "  \
-	  "are truncated until they are sampled again.")                                           \
+	  "Processes evicted from the kernel's unwinder: memory for mappings full. Their next "    \
+	  "stacks are truncated, then they are back. Nothing to do unless it rises all the time.") \
 	X(PUBLISH_FAILED, profiler.unwind.publish_failed,                                          \
 	  "Processes not made known to the kernel's unwinder: map full or no memory. The agent "   \
 	  "tries again.")                                                                          \

@@ -242,9 +242,11 @@ static void open_hung_processes(struct agent *agent)
 	if (!agent->options.cache_folder)
 		return;
 	if (hung_processes_open(agent->options.cache_folder, &agent->hung, &cause))
-		event_warn(agent->events, "agent",
-			   "processes on which it hangs are not remembered: %.270s; check --cache",
-			   cause.text);
+		event_warn(
+			agent->events, "agent",
+			"cannot save which processes it hung on: %.240s; it may hang on them again "
+			"after a restart; check --cache",
+			cause.text);
 	for (uint32_t i = 0; i < agent->hung.count; i++)
 		event_warn(agent->events, "agent",
 			   "leaving process %u alone: an earlier agent hung on it; restart that "
@@ -332,8 +334,8 @@ static int export(struct agent *agent, struct error *err)
 	}
 	if (++agent->export_failures >= EXPORT_FAILURES_MAX)
 		return rc;
-	log_error("profiler: dropped all samples of one export interval: %s (failure %u in a row, "
-		  "limit %d)",
+	log_error("profiler: dropped all samples of one export interval: %s (failure %u in a row; "
+		  "the agent ends after %d)",
 		  err->text, agent->export_failures, EXPORT_FAILURES_MAX);
 	return 0;
 }

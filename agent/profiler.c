@@ -393,8 +393,8 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 	struct error unnamed;
 
 	if (kallsyms_open(NULL, &profiler->kallsyms, &unnamed) < 0)
-		event_warn(profiler->event_log, "kernel symbols", "functions stay unnamed: %.280s",
-			   unnamed.text);
+		event_warn(profiler->event_log, "kernel symbols",
+			   "kernel functions stay unnamed: %.270s", unnamed.text);
 	profiler->executables = executable_table_new();
 	if (!profiler->executables)
 		return -ENOMEM;
@@ -544,7 +544,7 @@ static int follow_mmaps(struct profiler *profiler, struct error *err)
 
 	if (mmap_events_open(&profiler->mmaps, &cause) < 0) {
 		event_warn(profiler->event_log, "processes",
-			   "frames of short-lived ones stay unnamed: %.270s", cause.text);
+			   "functions of short-lived processes stay unnamed: %.260s", cause.text);
 		return 0;
 	}
 	process_table_follow(profiler->processes, profiler->mmaps);

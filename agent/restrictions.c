@@ -255,7 +255,9 @@ static void forbid_dumps(struct event_log *events)
 	const struct rlimit none = { 0, 0 };
 
 	if (setrlimit(RLIMIT_CORE, &none) || prctl(PR_SET_DUMPABLE, 0))
-		event_warn(events, "agent", "core dumps: cannot be turned off: %s",
+		event_warn(events, "agent",
+			   "cannot disable its core dumps: %s; a core file would have data of "
+			   "profiled processes: start it with `ulimit -c 0`",
 			   strerror(errno));
 }
 

@@ -125,21 +125,23 @@ static char first_letter(const char *text)
 			      : text[0]);
 }
 
-// "What happened: cause. What to do." with the count between.
+// "What happened: cause. What to do." with the counter's name and the count between.
 static void post_loss(struct event_log *events, uint32_t counter, uint64_t count, double seconds)
 {
 	const char *sentence = counters[counter].sentence;
 	int length = (int)strcspn(sentence, ".");
 	const char *advice = sentence + length + strspn(sentence + length, ". ");
+	char token[STATS_TOKEN_BYTES];
 
+	stats_counter_token(counter, token);
 	if (*advice)
-		event_warn(events, "agent", "%c%.*s (%llu in the last %.0f s); %c%.*s",
-			   first_letter(sentence), length - 1, sentence + 1,
+		event_warn(events, "agent", "%c%.*s (%s: %llu in the last %.0f s); %c%.*s",
+			   first_letter(sentence), length - 1, sentence + 1, token,
 			   (unsigned long long)count, seconds, first_letter(advice),
 			   (int)strlen(advice) - 2, advice + 1);
 	else
-		event_warn(events, "agent", "%c%.*s (%llu in the last %.0f s)",
-			   first_letter(sentence), length - 1, sentence + 1,
+		event_warn(events, "agent", "%c%.*s (%s: %llu in the last %.0f s)",
+			   first_letter(sentence), length - 1, sentence + 1, token,
 			   (unsigned long long)count, seconds);
 }
 

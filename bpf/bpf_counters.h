@@ -15,7 +15,7 @@
 	X(COUNTS_BUSY, "Samples dropped: the timer interrupted a BPF program that had locked the " \
 		       "map of counts. Use a "                                                     \
 		       "lower --frequency.")                                                       \
-	X(STACKS_SENT, "Stack traces sent to the agent.")                                          \
+	X(STACKS_SENT, "Stack traces passed from the BPF programs to the agent, each once.")       \
 	X(SENT_STACKS_FULL, "Stack traces sent again on each sample: map of known stacks full. "   \
 			    "Use a lower --frequency if the agent's own CPU time rises.")          \
 	X(RING_FULL, "Records dropped: ring buffer full. Give the agent more CPU or use a lower "  \

@@ -202,8 +202,10 @@ static void start_launcher(struct collector *collector)
 	struct error err = { 0 };
 
 	if (confined_launcher_start(&collector->launcher, &err))
-		log_warn("source lines: not read: the sandbox does not start: %s; stripped code "
-			 "gets function names only; allow seccomp(2) and executing /proc/self/exe",
+		log_warn("source lines: off: the sandboxed reader does not start: %s; frames have "
+			 "no "
+			 "file and line; allow the collector seccomp(2) and executing "
+			 "/proc/self/exe",
 			 err.text);
 	else if (!confined_launcher_has_landlock(collector->launcher))
 		log_info("source lines: read without Landlock: kernel has none; seccomp confines "
@@ -258,12 +260,14 @@ static int plan_resources(struct collector *collector, struct error *err)
 	collector->messages.bytes_max = collector->memory.messages_bytes;
 	collector->answers.bytes_max = collector->memory.answers_bytes;
 	collector->rpc_events.metrics = &collector->metrics;
-	log_info("collector: memory %llu MiB: store %llu, messages %llu, answers %llu",
+	log_info("collector: memory limit %llu MiB: store %llu, messages %llu, answers %llu",
 		 (unsigned long long)collector->memory.total_bytes >> 20,
 		 (unsigned long long)collector->memory.store_bytes >> 20,
 		 (unsigned long long)collector->memory.messages_bytes >> 20,
 		 (unsigned long long)collector->memory.answers_bytes >> 20);
-	log_info("collector: open files: limit %llu: %u connections of agents, %u of HTTP clients",
+	log_info("collector: open files: limit %llu: at most %u connections of agents and %u of "
+		 "HTTP "
+		 "clients",
 		 (unsigned long long)limit, collector->descriptors.agents,
 		 collector->descriptors.http);
 	return 0;
@@ -396,7 +400,7 @@ static void report_symbolizer(struct collector *collector)
 	struct error err;
 
 	if (symbol_spaces_take_failure(collector->symbols, &err) && collector->launcher)
-		log_warn("source lines: not read: %s; stripped code gets function names only until "
+		log_warn("source lines: not read: %s; frames have no file and line until "
 			 "a restart",
 			 err.text);
 }

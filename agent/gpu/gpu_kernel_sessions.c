@@ -55,8 +55,8 @@ struct gpu_kernel_sessions {
 static void log_skipped(struct gpu_kernel_sessions *sessions, const struct process_key *key,
 			const char *why)
 {
-	event_warn(sessions->options.events, "gpu kernels", "process %u is not measured: %.150s",
-		   key->pid, why);
+	event_warn(sessions->options.events, "gpu kernels",
+		   "no times for process %u: %.150s; its other profiles go on", key->pid, why);
 }
 
 // ---- processes --------------------------------------------------------------------------------

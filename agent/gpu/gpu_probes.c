@@ -198,8 +198,8 @@ static void log_modes(struct gpu_probes *probes, const enum probe_mode before[GP
 		if (!is_first || known->mode == before[kind])
 			continue;
 		event_warn(probes->options.events, "gpu",
-			   "probes of %s and the like are %s from now on: %.0f calls/s at %.0f ns "
-			   "each (budget %.2f %% of a core)",
+			   "probes of %s and its variants: %s from now on: %.0f calls/s at %.0f ns "
+			   "each (limit %.2f %% of a core)",
 			   probes->options.files.calls[row].symbol, words[known->mode], known->rate,
 			   known->cost_ns, 100 * probes->cycle.budget);
 	}

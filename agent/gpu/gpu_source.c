@@ -180,7 +180,7 @@ static void change_memory(struct gpu_source *source)
 			   "free to probe all of them");
 	else
 		event_warn(source->options.events, "gpu",
-			   "memory in use is recorded again: allocations from now on");
+			   "memory in use is recorded again: memory allocated before is missing");
 }
 
 // One missed call that frees would leave its memory in use for ever: either all calls are seen, or none counts.

@@ -516,10 +516,12 @@ int gpu_usage_add(void *state, struct export_interval *interval)
 	pthread_mutex_unlock(&usage->lock);
 	usage->drained = batch;
 	if (dropped != usage->dropped_logged)
-		event_warn(usage->options.events, "gpu",
-			   "dropped %llu readings: too many in one export interval (limit %d)",
-			   (unsigned long long)(dropped - usage->dropped_logged),
-			   GPU_USAGE_VALUES_MAX);
+		event_warn(
+			usage->options.events, "gpu",
+			"dropped %llu readings of utilization, clocks and memory: more than %d in "
+			"one export interval; use a shorter --interval",
+			(unsigned long long)(dropped - usage->dropped_logged),
+			GPU_USAGE_VALUES_MAX);
 	usage->dropped_logged = dropped;
 
 	for (uint32_t i = 0; i < batch.value_count && !rc; i++)

@@ -134,12 +134,12 @@ static void end_process(const struct watchdog *dog, const struct watchdog_view *
 	if (pid)
 		snprintf(process, sizeof(process), " of process %d", pid);
 	if (may_log() && is_signal)
-		log_error("%s: ended by a signal while busy: %s%s (%.1f s); what was not sent yet "
-			  "is lost",
+		log_error("%s: stopped by a signal, without sending the rest: still busy with %s%s "
+			  "(%.1f s); samples of the last export interval are lost",
 			  options->subject, stage ? stage : "no stage", process,
 			  (double)view->busy_ms / 1000);
 	else if (may_log())
-		log_error("%s: ended: no progress: %s%s (%.1f s, limit %.1f s); %s",
+		log_error("%s: ended by its watchdog: stuck in %s%s (%.1f s, limit %.1f s); %s",
 			  options->subject, stage ? stage : "no stage", process,
 			  (double)view->busy_ms / 1000, options->turn_ms_max / 1e3,
 			  options->advice);

@@ -121,13 +121,14 @@ static void log_refused(const struct export_refused *refused)
 			  (unsigned long long)(refused->from_ns / NS_PER_SECOND),
 			  (unsigned long long)(refused->to_ns / NS_PER_SECOND));
 	if (refused->series)
-		log_error("sender: the collector refused %llu samples: no room for their series; "
-			  "look for labels whose values never repeat",
+		log_error("sender: the collector dropped %llu samples: too many series; look for "
+			  "labels of high cardinality",
 			  (unsigned long long)refused->series);
 	if (refused->other)
-		log_warn("sender: the collector stored %llu samples without their labels: a quota "
-			 "of series is reached; look for labels whose values never repeat, such as "
-			 "thread names",
+		log_warn("sender: the collector stored %llu samples under the label other, without "
+			 "some of their labels: too many series; look for labels of high "
+			 "cardinality, "
+			 "such as thread names",
 			 (unsigned long long)refused->other);
 }
 

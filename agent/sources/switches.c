@@ -127,12 +127,14 @@ static int load_any(struct switches *switches, const struct loader *loader,
 		switches_bpf__destroy(take(switches->programs));
 	}
 	if (!rc && switches->level != level)
-		event_warn(switches->events, "off-cpu",
-			   "stacks %s: the kernel refused a larger unwinder (%.160s)",
-			   switches->level == LOADER_LEVEL_FRAME_POINTER
-				   ? "end at code without frame pointers"
-				   : "have no Python frames",
-			   switches->refusal);
+		event_warn(
+			switches->events, "off-cpu",
+			"blocked stacks %s: the kernel refused the full unwinder (%.140s); use a "
+			"newer kernel",
+			switches->level == LOADER_LEVEL_FRAME_POINTER
+				? "end at code without frame pointers"
+				: "have no Python frames",
+			switches->refusal);
 	return rc;
 }
 

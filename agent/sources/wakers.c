@@ -257,7 +257,8 @@ static int load_any(struct wakers *wakers, const struct loader *loader,
 	}
 	if (wakers->level != first)
 		event_warn(wakers->events, "wakers",
-			   "stacks %s: the kernel refused a larger unwinder (%.160s)",
+			   "waker stacks %s: the kernel refused the full unwinder (%.140s); use a "
+			   "newer kernel",
 			   wakers->level == LOADER_LEVEL_FRAME_POINTER
 				   ? "end at code without frame pointers"
 				   : "have no Python frames",

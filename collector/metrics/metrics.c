@@ -31,7 +31,9 @@ static const struct {
 	{                                                                                \
 		"cairn_store_" name, type, offsetof(struct store_stats, field), sentence \
 	}
-	FIGURE("rows_appended_total", "counter", rows_appended, "Rows stored since start."),
+	FIGURE("rows_appended_total", "counter", rows_appended,
+	       "Rows stored since start: a row is the time of one stack of one series in a time "
+	       "slot."),
 	FIGURE("batches_appended_total", "counter", batches_appended,
 	       "Batches stored since start."),
 	FIGURE("batches_duplicate_total", "counter", batches_duplicate,
@@ -49,11 +51,11 @@ static const struct {
 	       "Runs of retention that stopped at their limit of a day of profiles an hour; the "
 	       "rest is deleted later."),
 	FIGURE("rows_other_total", "counter", rows_other,
-	       "Rows stored in series with the label other, without some of their labels: a quota "
-	       "of series is reached. Look for labels whose values never repeat."),
+	       "Rows stored under the label other, without some of their labels: too many series. "
+	       "Look for labels of high cardinality."),
 	FIGURE("rows_series_dropped_total", "counter", rows_series_dropped,
-	       "Rows dropped: their partition has the maximum of series. Look for labels whose "
-	       "values never repeat."),
+	       "Rows dropped: an hour has the maximum of series. Look for labels of high "
+	       "cardinality."),
 	FIGURE("stacks_dropped_total", "counter", stacks_dropped,
 	       "Stacks dropped: their partition has the maximum of stack nodes. Their values count "
 	       "as lost stacks."),
@@ -65,7 +67,8 @@ static const struct {
 	FIGURE("series", "gauge", series,
 	       "Series of all hours: one that lives for a day counts 24 times."),
 	FIGURE("partitions", "gauge", partitions, "Time partitions."),
-	FIGURE("stack_nodes", "gauge", nodes, "Nodes of the stack forests in all partitions."),
+	FIGURE("stack_nodes", "gauge", nodes,
+	       "Distinct call paths stored, of all hours: a measure of memory and disk use."),
 	FIGURE("batches_refused_total", "counter", batches_refused,
 	       "Batches refused while the disk was full or failed; agents retry. See /readyz."),
 	FIGURE("partitions_dropped_total", "counter", partitions_dropped,
@@ -75,8 +78,8 @@ static const struct {
 	       "Times that the disk failed a write; the store was closed and opened again. Check "
 	       "the disk."),
 	FIGURE("partitions_damaged", "gauge", partitions_damaged,
-	       "Hours with damaged parts, which answers leave out. Run --check, and restore a "
-	       "backup."),
+	       "Hours with damaged files: queries skip the damaged parts. Run cairn-collector "
+	       "--check, and restore a backup."),
 	FIGURE("partitions_given_up_total", "counter", partitions_given_up,
 	       "Hours deleted because they were damaged and new batches needed them. Restore a "
 	       "backup."),

@@ -87,7 +87,7 @@ export class ChartNotices {
 	#idleOfAll() {
 		const notice = element("li", "", element("b", "", formatShare(this.#idle, Math.max(this.#idle, this.#whole))), " idle");
 
-		notice.title = `${formatDuration(this.#idle)} of the blocked time is of threads that wait for new work; the chart includes it`;
+		notice.title = `${formatDuration(this.#idle)} of the blocked time is idle: threads that wait for new work. The chart includes it`;
 		return notice;
 	}
 
@@ -108,7 +108,7 @@ export class ChartNotices {
 									     showType(view, TYPE.THROTTLED)));
 		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
-		notice.title = "The kernel stopped runnable threads until the quota’s next period. " +
+		notice.title = "The CPU quota (cgroup cpu.max) stopped runnable threads until its next period. " +
 			"Throttled time is summed over CPUs.";
 		return notice;
 	}
@@ -123,8 +123,8 @@ export class ChartNotices {
 									   { query: formatSelector([...matchers, { name: "other", op: "!=", value: "" }]), zoom: "" }),
 				       ": too many series");
 
-		notice.title = "Samples above the quota of a process, service, node or tenant are in series with the label “other”. " +
-			"Sums are right. Look for labels whose values never repeat, such as names of threads.";
+		notice.title = "A process, service, node or tenant has too many series. Its further samples are under the label “other”, without some labels. " +
+			"Sums are right. Look for labels of high cardinality, such as names of threads.";
 		return notice;
 	}
 

@@ -137,7 +137,7 @@ function sharesOf(shares, heading) {
 
 			bar.style.setProperty("--share", `${100 * Math.min(share, 1)}%`);
 			bar.style.setProperty("--threshold", `${100 * threshold}%`);
-			row.title = `A cause from ${formatShare(threshold, 1)}`;
+			row.title = `Reported as a cause at ${formatShare(threshold, 1)} or more`;
 			return row;
 		}))];
 }

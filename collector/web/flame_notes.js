@@ -107,7 +107,7 @@ export function showLegend(list, tree) {
 		rows.push(element("li", "", element("span", "swatch undrawn"), "Not drawn ",
 				  element("b", "", formatShare(tree.cut, tree.value))));
 	list.replaceChildren(...rows);
-	list.title = "Share of self time by kind of code";
+	list.title = "Share of self time by kind of code: native, Python, kernel, JIT";
 }
 
 /**

@@ -129,7 +129,7 @@ def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read, tmp
         hanging_read(process.pid)
         code, log = end_of(start_agent(collector, *flags), 40)
         assert code == 1, log
-        assert f"no progress: reading Python thread states of process {process.pid} (" in log
+        assert f"stuck in reading Python thread states of process {process.pid} (" in log
         # Its supervisor starts it again: now it leaves that process alone.
         agent = start_agent(collector, *flags)
         service = unique("neighbour")
@@ -147,7 +147,7 @@ def test_signal_ends_a_hanging_agent(collector, start_agent, hanging_read):
         agent.process.terminate()
         code, log = end_of(agent, STOP_SECONDS)
         assert code == 1, log
-        assert f"ended by a signal while busy: reading Python thread states of process {process.pid} (" in log
+        assert f"still busy with reading Python thread states of process {process.pid} (" in log
 
 
 def test_dump_that_hangs_can_be_ended(hanging_read):

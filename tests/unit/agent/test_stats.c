@@ -38,24 +38,27 @@ static const struct {
 	const char *text;
 } losses[] = {
 	{ &now.profiler.bpf_counters[COUNTER_RING_FULL],
-	  "agent: records dropped: ring buffer full (7 in the last 60 s); give the agent more CPU "
+	  "agent: records dropped: ring buffer full (ring_full: 7 in the last 60 s); give the "
+	  "agent more CPU "
 	  "or use a lower --frequency" },
 	{ &now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY],
-	  "agent: off-CPU intervals dropped: thread locked by a sweep or a waker (7 in the last "
+	  "agent: off-CPU intervals dropped: thread locked by a sweep or a waker (off_cpu_busy: 7 "
+	  "in the last "
 	  "60 s); nothing to do below 5 % of switches" },
 	{ &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
 	  "agent: GPU driver calls not recorded, without effect on the program: two others were "
-	  "being recorded on the same CPU (7 in the last 60 s); nothing to do below 5 % of "
+	  "being recorded on the same CPU (gpu_calls_busy: 7 in the last 60 s); nothing to do "
+	  "below 5 % of "
 	  "gpu_calls" },
-	{ &now.profiler.snapshots.lost,
-	  "agent: stack snapshots not unwound: the kernel did not run the unwinder (7 in the last "
-	  "60 s); their samples count with a truncated stack" },
-	{ &now.profiler.jit.refused,
-	  "agent: JIT symbol lists not read: memory for JIT symbols full (7 in the last 60 s); "
-	  "profile fewer processes with --pid" },
-	{ &now.sender.samples_dropped,
-	  "agent: samples dropped: spool full (7 in the last 60 s); check the collector, or raise "
-	  "--spool" },
+	{ &now.profiler.snapshots.lost, "agent: stack snapshots not unwound: the kernel did not "
+					"run the unwinder (snapshots_failed: 7 in the last "
+					"60 s); their samples count with a truncated stack" },
+	{ &now.profiler.jit.refused, "agent: JIT symbol lists not read: memory for JIT symbols "
+				     "full (jit_reads_dropped: 7 in the last 60 s); "
+				     "profile fewer processes with --pid" },
+	{ &now.sender.samples_dropped, "agent: samples dropped: spool full (spool_full: 7 in the "
+				       "last 60 s); check the collector, or raise "
+				       "--spool" },
 };
 
 TEST(a_loss_is_logged_with_cause_and_advice)

@@ -110,8 +110,9 @@ TEST(ends_a_process_that_hangs)
 	const char *log = log_of(hang, &status);
 
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
-	assert_non_null(strstr(log, "test: ended: no progress: reading Python thread states of "
-				    "process 4711 ("));
+	assert_non_null(
+		strstr(log, "test: ended by its watchdog: stuck in reading Python thread states of "
+			    "process 4711 ("));
 	assert_non_null(strstr(log, "limit 0.1 s); try again\n"));
 }
 
@@ -140,7 +141,8 @@ TEST(ends_a_busy_process_at_a_signal)
 	const char *log = log_of(hang_when_told_to_end, &status);
 
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
-	assert_non_null(strstr(log, "test: ended by a signal while busy: exporting ("));
+	assert_non_null(strstr(log, "test: stopped by a signal, without sending the rest: still "
+				    "busy with exporting ("));
 }
 
 static void work_in_turns(void)
