@@ -493,7 +493,8 @@ FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression
 	  section_reader slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \
 	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,deadline.c rows.c selector.c) \
-	  collector/http/http_guard.c collector/symbols/debug_elf.c \
+	  $(addprefix collector/,access/access.c access/access_file.c http/http_exchange.c http/http_guard.c http/http_listen.c \
+	  http/http_parameters.c http/http_server.c http/http_watch.c http/json_text.c symbols/debug_elf.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
 	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
 	  rpc_answer.c rpc_call.c rpc_connection.c rpc_deadlines.c rpc_queue.c rpc_status.c rpc_transport.c)
@@ -502,20 +503,23 @@ FUZZED_A := $(BUILD)/lib/fuzzed.a
 .PHONY: fuzz fuzz-quick
 fuzz: packages packages-fuzz ## fuzz the parsers, FUZZ_SECONDS (10) each; TEST=fuzz_elf, with INPUT=file: only that
 	$(MAKE) BUILD=$(BUILD)/fuzz-build fuzzers
+	tests/fuzz/make-seeds $(BUILD)/fuzz-build/seeds
 	tests/run-fuzz --make $(repeat) --seconds $(FUZZ_SECONDS) $(INPUT:%=--input %) --crashes $(BUILD)/fuzz-build/crashes \
+		--corpus $(BUILD)/fuzz-build/corpus --seeds $(BUILD)/fuzz-build/seeds \
 		$(if $(TEST),$(BUILD)/fuzz-build/fuzz/$(TEST),$(FUZZERS:$(BUILD)/%=$(BUILD)/fuzz-build/%))
 fuzz-quick:
 	$(MAKE) FUZZ_SECONDS=1 fuzz
 
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
-$(FUZZERS): CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined
+# Also with a CC of the command line: the fuzzers are clang's.
+$(FUZZERS): override CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined
 $(FUZZERS): CFLAGS := $(filter-out -O2 -g $(HARDENING),$(CFLAGS)) -O1 -gline-tables-only
 $(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lpcre2-8 -lzstd $(AGENT_LIBS) -o $@
+	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lmicrohttpd -lpcre2-8 -lzstd $(AGENT_LIBS) -o $@
 
 # ---- running --------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define _cleanup_(destructor) __attribute__((cleanup(destructor)))
+// A use, though clang sees none.
+#define _cleanup_(destructor) __attribute__((cleanup(destructor), unused))
 
 static inline void cleanup_freep(void *pointer)
 {
