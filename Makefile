@@ -4,6 +4,7 @@
 BUILD ?= build
 SANITIZE ?=
 V ?=
+COMMA := ,
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
 endif
@@ -23,9 +24,11 @@ HARDENING := $(if $(SANITIZE),,$(FORTIFY)=$(FORTIFY_LEVEL) -fstack-protector-str
 CFLAGS := -std=gnu11 -O2 -g $(HARDENING) -D_GNU_SOURCE -I. -I$(BUILD)/gen -MMD -MP -fno-omit-frame-pointer \
 	  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror -pthread
 LDFLAGS := -pthread -pie -Wl,--as-needed,-z,relro,-z,now
+# SANITIZE=thread: races of threads; any other value: memory and undefined behaviour.
 ifneq ($(SANITIZE),)
-CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined
-LDFLAGS += -fsanitize=address,undefined
+SANITIZERS := $(if $(filter thread,$(SANITIZE)),-fsanitize=thread,-fsanitize=address$(COMMA)undefined)
+CFLAGS += $(SANITIZERS) -fno-sanitize-recover=undefined
+LDFLAGS += $(SANITIZERS)
 endif
 # For collector/store/rocksdb/rocksdb_files.cc: RocksDB's C API has no file system of one's own.
 CXXFLAGS = -std=gnu++17 -Wno-unused-parameter $(filter-out -std=% -Wstrict-prototypes -Wmissing-prototypes -Wshadow,$(CFLAGS))
