@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent reads of a file, as a hash. A build id is a file's own word: two files are the same only if their
-// content is. SHA-256, as the files are hostile, and equal on every host.
+// content is. A hash without collisions (content_hash.h), as the files are hostile, and equal on every host.
 #pragma once
 
 #include "agent/elf/elf.h"
@@ -11,7 +11,7 @@ enum {
 	// Larger sections are hashed only if they are tables; libc's code has 1.5 MB, CPython's 3 MB, PyTorch's 200 MB
 	FILE_CONTENT_SECTION_BYTES_MAX = 4 << 20,
 };
-#define FILE_CONTENT_BYTES_MAX (512ULL << 20) // some 0.3 s; a larger file is shared with no other
+#define FILE_CONTENT_BYTES_MAX (512ULL << 20) // some 0.4 s; a larger file is shared with no other
 
 /**
  * The hash of @elf's size, headers, symbol tables, unwind tables and other sections, as hex. @version is of the file.
