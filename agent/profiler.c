@@ -301,7 +301,12 @@ int profiler_drain(struct profiler *profiler, struct profile **ret_profile, stru
 		return error_errno(err, rc, "samples are dropped");
 	if (export_interval_init(&next, &sources, profiler->slot_ns, to_ns) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
-	*ret_profile = export_interval_finish(&profiler->interval, to_ns);
+	struct profile *profile = export_interval_finish(&profiler->interval, to_ns);
+	if (!profile) {
+		export_interval_deinit(&next);
+		return error_set(err, -ENOMEM, "out of memory: samples are dropped");
+	}
+	*ret_profile = profile;
 	profiler->stacks_lost += profiler->interval.stacks_lost;
 	profiler->threads_other += profiler->interval.threads_other;
 	profiler->series_other += profiler->interval.series_other;

@@ -64,6 +64,10 @@ enum sample_kind {
 	SAMPLE_KIND_GPU_KERNELS = 52,
 	// Made by the agent: kernels launched by graphs, by the stacks that captured them.
 	SAMPLE_KIND_GPU_GRAPH_KERNELS = 53,
+	// As OFF_CPU and SCHED_DELAY, of captured intervals that stand in for others: value and samples are
+	// weighted, and the agent scales them to the exact sums (agent/stacks/calibration.h).
+	SAMPLE_KIND_OFF_CPU_SAMPLED = 54,
+	SAMPLE_KIND_SCHED_DELAY_SAMPLED = 55,
 	SAMPLE_KIND_LIMIT
 };
 
@@ -82,6 +86,9 @@ struct count_key {
 	__u32 kind;       // enum sample_kind
 	__u32 more_slots; // slots after the first that the interval covers; the value is spread evenly
 };
+
+/* kernel_leaf of the totals of threads that never get off-CPU stacks: kernel threads. */
+#define TOTALS_WITHOUT_STACKS 1
 
 struct count {
 	__u64 value;   // in the kind's unit

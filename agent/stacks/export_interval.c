@@ -50,19 +50,10 @@ void export_interval_deinit(struct export_interval *interval)
 	free(interval->series);
 	free(interval->waits.values);
 	free(interval->spins.values);
+	free(interval->off_cpu);
+	calibration_deinit(&interval->calibration);
 	hash_table_deinit(&interval->series_index);
 	*interval = (struct export_interval){ 0 };
-}
-
-struct profile *export_interval_finish(struct export_interval *interval, uint64_t to_ns)
-{
-	struct profile *profile = interval->profile;
-
-	if (interval->slot_first < profile->from_ns / profile->slot_ns)
-		profile->from_ns = interval->slot_first * profile->slot_ns;
-	profile->to_ns = to_ns;
-	profile_sort_samples(profile);
-	return take(interval->profile);
 }
 
 // ---- series ---------------------------------------------------------------------------------
@@ -257,6 +248,11 @@ static int add_stack(struct export_interval *interval, struct process *process,
 		parts.user_leaf = key->user_leaf;
 		parts.user = key->user;
 	}
+	// The kernel programs name the time for which they have no stack.
+	if (kind->is_calibrated && !stack_hash_is_set(&key->user) &&
+	    !stack_hash_is_set(&key->kernel))
+		return profile_add_stack(interval->profile, NULL, 0, STACK_END_NOT_SAMPLED,
+					 ret_stack);
 	// A communicator is in the place of the kernel part.
 	if (kind->has_stack && !kind->is_of_communicator) {
 		parts.kernel_leaf = key->kernel_leaf;
@@ -353,6 +349,12 @@ static uint64_t next_minute(uint64_t slot, uint64_t slot_ns)
 	return (minute_ns + slot_ns - 1) / slot_ns;
 }
 
+// The wire's and the store's values are signed.
+static int64_t value_of(uint64_t value)
+{
+	return value < INT64_MAX ? (int64_t)value : INT64_MAX;
+}
+
 // The share of @value in @part of @whole slots, rounded down.
 static int64_t share_of(int64_t value, uint64_t part, uint64_t whole)
 {
@@ -412,15 +414,127 @@ static int add_number(struct export_interval *interval, const struct process *pr
 			      (int64_t)count->samples);
 }
 
+// ---- off-CPU time ---------------------------------------------------------------------------
+
+static int add_total(struct export_interval *interval, const struct count_key *key, uint64_t ns)
+{
+	enum calibrated_time time =
+		key->kind == SAMPLE_KIND_BLOCKED ? CALIBRATED_BLOCKED : CALIBRATED_RUN_QUEUE;
+	uint32_t threads;
+
+	if ((key->kind != SAMPLE_KIND_BLOCKED && key->kind != SAMPLE_KIND_RUN_QUEUE) ||
+	    key->kernel_leaf == TOTALS_WITHOUT_STACKS)
+		return 0;
+	int rc = calibration_find(&interval->calibration, key, &threads);
+	if (!rc)
+		calibration_add_total(&interval->calibration.threads[threads].sums[time], key, ns);
+	return rc;
+}
+
+// It becomes a sample when the sum is known.
+static int add_off_cpu(struct export_interval *interval, const struct count_key *key,
+		       uint64_t value, uint32_t series, uint32_t stack)
+{
+	struct export_interval_wait wait = {
+		.series = series,
+		.stack = stack,
+		.more_slots = key->more_slots,
+		.slot = key->slot,
+		.value = value,
+		.time = key->kind == SAMPLE_KIND_OFF_CPU || key->kind == SAMPLE_KIND_OFF_CPU_SAMPLED
+				? CALIBRATED_BLOCKED
+				: CALIBRATED_RUN_QUEUE,
+		.is_sampled = key->kind == SAMPLE_KIND_OFF_CPU_SAMPLED ||
+			      key->kind == SAMPLE_KIND_SCHED_DELAY_SAMPLED,
+	};
+	int rc = calibration_find(&interval->calibration, key, &wait.threads);
+
+	if (!rc)
+		rc = array_reserve(&interval->off_cpu, sizeof(*interval->off_cpu),
+				   &interval->off_cpu_capacity, interval->off_cpu_count, 1,
+				   PROFILE_SAMPLES_MAX);
+	if (rc)
+		return rc;
+	calibration_add_stack(&interval->calibration.threads[wait.threads].sums[wait.time], value,
+			      wait.is_sampled);
+	interval->off_cpu[interval->off_cpu_count++] = wait;
+	return 0;
+}
+
+static int add_missing(struct export_interval *interval, const struct calibration_threads *threads,
+		       enum calibrated_time time)
+{
+	const struct calibration_sum *sum = &threads->sums[time];
+	struct count_key key = { .process = threads->process };
+	uint32_t series, stack;
+
+	if (!sum->missing)
+		return 0;
+	key.kind = time == CALIBRATED_BLOCKED ? SAMPLE_KIND_OFF_CPU : SAMPLE_KIND_SCHED_DELAY;
+	memcpy(key.thread_name, threads->name, sizeof(key.thread_name));
+	struct process *process = process_table_get(interval->sources.frames.processes,
+						    &key.process, key.thread_name);
+	int rc = process ? profile_add_stack(interval->profile, NULL, 0, STACK_END_NOT_SAMPLED,
+					     &stack)
+			 : -ENOMEM;
+	if (!rc)
+		rc = find_series(interval, process, &key, key.kind, WAIT_CLASS_OTHER, &series);
+	return rc ? rc
+		  : add_slots(interval, series, stack, sum->first_slot, sum->last_slot,
+			      value_of(sum->missing));
+}
+
+static int add_calibrated(struct export_interval *interval, const struct export_interval_wait *wait)
+{
+	struct calibration_sum *sum =
+		&interval->calibration.threads[wait->threads].sums[wait->time];
+	int64_t value = value_of(calibration_scale(sum, wait->value, wait->is_sampled));
+
+	return value ? add_slots(interval, wait->series, wait->stack, wait->slot,
+				 wait->slot + wait->more_slots, value)
+		     : 0;
+}
+
+static int calibrate(struct export_interval *interval)
+{
+	struct calibration *calibration = &interval->calibration;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < calibration->count && !rc; i++)
+		for (uint32_t time = 0; time < CALIBRATED_TIMES && !rc; time++) {
+			calibration_fit(&calibration->threads[i].sums[time]);
+			rc = add_missing(interval, &calibration->threads[i], time);
+		}
+	for (uint32_t i = 0; i < interval->off_cpu_count && !rc; i++)
+		rc = add_calibrated(interval, &interval->off_cpu[i]);
+	return rc;
+}
+
+struct profile *export_interval_finish(struct export_interval *interval, uint64_t to_ns)
+{
+	struct profile *profile = interval->profile;
+
+	if (calibrate(interval))
+		return NULL;
+	if (interval->slot_first < profile->from_ns / profile->slot_ns)
+		profile->from_ns = interval->slot_first * profile->slot_ns;
+	profile->to_ns = to_ns;
+	profile_sort_samples(profile);
+	return take(interval->profile);
+}
+
+// ---- counts ---------------------------------------------------------------------------------
+
 int export_interval_add(struct export_interval *interval, const struct count_key *key,
 			const struct count *count, uint64_t now_ns)
 {
+	const struct sample_kind_type *type = sample_kind_find(key->kind);
 	struct process *process;
 	enum wait_class wait = WAIT_CLASS_OTHER;
 	uint32_t series, stack, kind = key->kind;
 	int rc;
 
-	if (!sample_kind_find(key->kind))
+	if (!type)
 		return -EINVAL;
 	process = process_table_get(interval->sources.frames.processes, &key->process,
 				    key->thread_name);
@@ -430,7 +544,12 @@ int export_interval_add(struct export_interval *interval, const struct count_key
 	if (!rc)
 		rc = find_kind(interval, stack, &kind);
 	if (!rc)
-		rc = find_series(interval, process, key, kind, wait, &series);
+		rc = find_series(interval, process, key, type->exact_kind ? type->exact_kind : kind,
+				 wait, &series);
+	if (!rc && type->is_calibrated)
+		return add_off_cpu(interval, key, count->value, series, stack);
+	if (!rc)
+		rc = add_total(interval, key, count->value);
 	if (!rc)
 		rc = add_slots(interval, series, stack, key->slot, key->slot + key->more_slots,
 			       (int64_t)count->value);

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "agent/stacks/calibration.h"
 #include "agent/stacks/frame_resolver.h"
 #include "agent/stacks/nccl_labels.h"
 #include "agent/stacks/series_quota.h"
@@ -40,6 +41,17 @@ struct export_interval_cache {
 	uint32_t capacity;
 };
 
+/** Off-CPU time by stack, not yet calibrated. */
+struct export_interval_wait {
+	uint32_t series, stack;
+	uint32_t threads; // of the calibration
+	uint32_t more_slots;
+	uint64_t slot;
+	uint64_t value;
+	uint8_t time; // enum calibrated_time
+	bool is_sampled;
+};
+
 struct export_interval {
 	struct export_interval_sources sources;
 	struct profile *profile;
@@ -48,9 +60,12 @@ struct export_interval {
 	struct export_interval_series *series;
 	uint32_t series_count, series_capacity;
 	struct hash_table series_index;
-	uint32_t communicators;               // series with a known NCCL communicator
-	struct export_interval_cache waits;   // enum wait_class + 1
-	struct export_interval_cache spins;   // gpu_spin_is() + 1
+	uint32_t communicators;             // series with a known NCCL communicator
+	struct export_interval_cache waits; // enum wait_class + 1
+	struct export_interval_cache spins; // gpu_spin_is() + 1
+	struct calibration calibration;
+	struct export_interval_wait *off_cpu; // samples once all counts are in
+	uint32_t off_cpu_count, off_cpu_capacity;
 	struct joined_stack joined;           // the stack being added
 	uint32_t positions[STACK_FRAMES_MAX]; // its locations' positions in the profile
 	uint32_t position_count;
@@ -80,7 +95,8 @@ int export_interval_add_value(struct export_interval *interval, const struct lab
 			      const char *type, uint64_t slot, uint64_t last_slot, int64_t value);
 
 /**
- * Returns the sorted profile, the caller's. It begins before the interval if a blocked time did. The
- * interval is empty then and must be deinited.
+ * Returns the sorted profile, the caller's, or NULL when out of memory. It begins before the interval if a
+ * blocked time did. Off-CPU time by stack adds up to the totals of each thread name; where no stack is
+ * known, it ends as STACK_END_NOT_SAMPLED. The interval is empty then and must be deinited.
  */
 struct profile *export_interval_finish(struct export_interval *interval, uint64_t to_ns);

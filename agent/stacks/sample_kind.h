@@ -10,9 +10,11 @@ struct sample_kind_type {
 	const char *state;       // value of LABEL_STATE; NULL: none
 	const char *direction;   // of LABEL_DIRECTION
 	const char *memory;      // of LABEL_MEMORY
+	uint32_t exact_kind;     // the kind of the same, of which this one is an estimate; 0: none
 	uint32_t number_kind;    // the kind that counts the same events by number; 0: none
 	bool has_stack;          // false: a total without a stack
 	bool has_wait;           // its series have LABEL_WAIT
+	bool is_calibrated;      // off-CPU time by stack (agent/stacks/calibration.h)
 	bool has_cupti;          // CUPTI's frames lie between leaf and callers: left out
 	bool has_grid;           // its series have LABEL_GRID
 	bool is_of_communicator; // its series have the labels of NCCL calls

@@ -110,14 +110,100 @@ __attribute__((noinline)) int report_totals(struct thread_time *time, struct cou
 	return 0;
 }
 
-/* The key lies in @scratch: it does not fit the program's stack. */
-static __always_inline void report_thread(struct task_struct *task, struct thread *thread,
-					  __u64 end, struct switch_stack *scratch)
+static __always_inline bool is_kernel_thread(struct task_struct *task)
+{
+	return task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER);
+}
+
+static __always_inline bool is_stackless(struct task_struct *task)
+{
+	__u32 pid = task->tgid;
+
+	return any_stackless && bpf_map_lookup_elem(&stackless, &pid);
+}
+
+/* The last site at which the thread of @key was preempted, or was not. NULL: no stack is known. */
+static __always_inline struct wait_site *last_site(struct thread_wait *wait,
+						   const struct count_key *key, bool is_preempted)
+{
+	struct wait_site *last = NULL;
+
+#pragma unroll
+	for (__u32 i = 0; i < WAIT_SITES; i++) {
+		struct wait_site *site = &wait->sites[i];
+
+		if (site->key.process.pid && site->is_preempted == is_preempted &&
+		    site->key.process.exec_id == key->process.exec_id &&
+		    (!last || site->last_ns > last->last_ns))
+			last = site;
+	}
+	return last;
+}
+
+/*
+ * Counts the time that got no stack since the last report, up to slot @end. Where sampled intervals stand in
+ * for it, the agent scales those. Else it goes to the thread's last known stack, or to none: @unknown has
+ * the thread only. Nothing is pending at the sites.
+ */
+__attribute__((noinline)) int report_skipped(struct thread *thread, struct count_key *unknown,
+					     __u64 end, bool is_known)
+{
+	struct thread_wait *wait;
+	__u64 from;
+
+	if (!thread || !unknown)
+		return 0;
+	wait = &thread->wait;
+	from = thread->time.slot;
+	if (from >= end)
+		from = end - 1;
+#pragma unroll
+	for (__u32 part = 0; part < SKIPPED_PARTS; part++) {
+		__u32 kind = part == SKIPPED_BLOCKED ? WAIT_BLOCKED : WAIT_FOR_CPU;
+		__u64 ns = wait->skipped_ns[part];
+		struct count_key *key = unknown;
+		struct wait_site *site;
+
+		wait->skipped_ns[part] = 0;
+		if (!ns || wait->has_sampled & 1 << kind)
+			continue;
+		site = is_known ? last_site(wait, unknown, part == SKIPPED_PREEMPTED) : NULL;
+		if (site)
+			key = &site->key;
+		key->kind = kind == WAIT_BLOCKED ? SAMPLE_KIND_OFF_CPU : SAMPLE_KIND_SCHED_DELAY;
+		key->slot = from;
+		key->more_slots = end - 1 - from;
+		count_one(key, ns, 1);
+		key->more_slots = 0;
+	}
+	wait->has_sampled = 0;
+	return 0;
+}
+
+static __always_inline void flush_waits(struct thread_wait *wait)
+{
+#pragma unroll
+	for (__u32 i = 0; i < WAIT_SITES; i++)
+		wait_flush(&wait->sites[i]);
+}
+
+/*
+ * Counts what the thread did since the last report, up to slot @end: off-CPU time by stack, and totals. Under
+ * the lock, so that both are of the same time. The key lies in @scratch: it does not fit the program's stack.
+ */
+static __attribute__((noinline)) int report_thread(struct task_struct *task, struct thread *thread,
+						   __u64 end, struct switch_stack *scratch)
 {
 	struct count_key *key = &scratch->totals_key;
 
+	flush_waits(&thread->wait);
 	key_of_thread(task, key);
-	report_totals(&thread->time, key, end);
+	key->kernel_leaf = 0;
+	if (is_kernel_thread(task))
+		key->kernel_leaf = TOTALS_WITHOUT_STACKS;
+	else
+		report_skipped(thread, key, end, !is_stackless(task));
+	return report_totals(&thread->time, key, end);
 }
 
 /* ---- tracking threads -------------------------------------------------------------------------- */
@@ -172,11 +258,7 @@ int track_child(__u64 *ctx)
 
 static __always_inline bool has_user_stack(struct task_struct *task)
 {
-	__u32 pid = task->tgid;
-
-	if (any_stackless && bpf_map_lookup_elem(&stackless, &pid))
-		return false;
-	return task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER));
+	return !is_stackless(task) && task->mm && !is_kernel_thread(task);
 }
 
 /*
@@ -207,6 +289,22 @@ static __always_inline bool is_same_stack(const struct count_key *a, const struc
 	       a->user_leaf.address == b->user_leaf.address && a->kernel_leaf == b->kernel_leaf;
 }
 
+/* A thread may have got another name since its stack was captured. */
+__attribute__((noinline)) int follow_name(struct wait_site *site)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const __u64 *name = (const __u64 *)task->comm, *known;
+
+	if (!site)
+		return 0;
+	known = (const __u64 *)site->key.thread_name;
+	if (name[0] == known[0] && name[1] == known[1])
+		return 0;
+	wait_flush(site);
+	bpf_probe_read_kernel(site->key.thread_name, sizeof(site->key.thread_name), task->comm);
+	return 0;
+}
+
 /* Unwinds the stack. If the site held another one, its pending counts are flushed. */
 static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 					struct switch_stack *stack, struct wait_site *site,
@@ -217,6 +315,7 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 	capture_kernel_addresses(ctx, stack);
 	capture_stack(&site->cache, now);
 	is_same = is_same_stack(&stack->key, &site->key);
+	follow_name(site);
 	if (!is_same) {
 		budget_count(&cpu->budget, wait_flush(site));
 		site->key = stack->key;
@@ -272,9 +371,11 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 	else
 		wait->site = stack->context.call ? wait_evict_site(wait) : WAIT_SITE_OTHER;
 	site = site_of_wait(wait);
+	site->is_preempted = !wait->group;
 	if (found >= 0) {
 		count(COUNTER_STACK_CACHE_HITS);
 		site->cache.uses++;
+		follow_name(site);
 		if (!should_check_cache(cpu, &site->cache, now))
 			return site->cache.python.state != 0;
 	}
@@ -285,13 +386,6 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 		wait->words = words;
 	wait->has_python |= site->cache.python.state != 0;
 	return true;
-}
-
-static __always_inline void flush_waits(struct thread_wait *wait)
-{
-#pragma unroll
-	for (__u32 i = 0; i < WAIT_SITES; i++)
-		wait_flush(&wait->sites[i]);
 }
 
 /* ---- switches --------------------------------------------------------------------------------- */
@@ -353,10 +447,10 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 	if (!stack)
 		return false;
 	if (task->__state == TASK_DEAD) {
-		flush_waits(wait);
 		report_thread(task, thread, slot_at(now) + 1, stack);
 		return false;
 	}
+	wait->group = thread->time.left_as == THREAD_BLOCKED;
 	if (!has_user_stack(task))
 		return false;
 	budget_at(&cpu->budget, now);
@@ -368,22 +462,28 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 	return true;
 }
 
-static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
-				     __u64 from_ns, const struct thread_interval *interval,
-				     __u32 tid)
+/* Not inlined: its words would be on the stack beside those of the capture. */
+static __attribute__((noinline)) int end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
+					      __u64 from_ns, const struct thread_interval *interval,
+					      __u32 tid)
 {
 	__u64 ns = interval->ns[THREAD_BLOCKED] + interval->ns[THREAD_RUN_QUEUE];
 	__u64 capped_ns = ns < WAIT_MEAN_NS_MAX ? ns : WAIT_MEAN_NS_MAX;
 	__u32 *mean_ns = mean_of_wait(wait);
 
 	if (!ns)
-		return;
+		return 0;
 	*mean_ns += (__u32)capped_ns / 4 - *mean_ns / 4;
-	if (wait->weight && from_ns < shared.gpu_idle_until_ns)
+	if (!wait->weight) {
+		wait_skip(wait, interval);
+		return 0;
+	}
+	if (from_ns < shared.gpu_idle_until_ns)
 		wait_charge_gpu_idle(site_of_wait(wait), interval, from_ns, wait->weight, tid);
-	if (wait->weight)
-		budget_count(&cpu->budget, wait_charge(site_of_wait(wait), interval, from_ns,
-						       wait->weight, cpu->budget.span_shift));
+	wait_note_weight(wait, interval, wait->weight);
+	budget_count(&cpu->budget, wait_charge(site_of_wait(wait), interval, from_ns, wait->weight,
+					       cpu->budget.span_shift));
+	return 0;
 }
 
 /* The stack is known now; the thread may be woken. */
@@ -393,18 +493,19 @@ static __always_inline void begin_sleep(struct thread *thread, __u64 now)
 	thread->wake.asleep_ns = thread->time.left_as == THREAD_BLOCKED ? now : 0;
 }
 
-static __always_inline void add_interval(struct thread_time *time, struct thread_interval interval,
+/* Corrects @interval and adds it to the totals. */
+static __always_inline void add_interval(struct thread_time *time, struct thread_interval *interval,
 					 __u64 exec_ns)
 {
 	__u64 swept_ns = time->swept_ns[THREAD_RUNNING];
-	__u64 left_ns = thread_interval_settle(&interval, swept_ns - time->swept_compared_ns,
+	__u64 left_ns = thread_interval_settle(interval, swept_ns - time->swept_compared_ns,
 					       ns_between(time->exec_ns, exec_ns));
 
 	time->exec_ns = exec_ns;
 	time->swept_compared_ns = swept_ns - left_ns;
-	time->switched_ns[THREAD_RUNNING] += interval.ns[THREAD_RUNNING];
-	time->switched_ns[THREAD_RUN_QUEUE] += interval.ns[THREAD_RUN_QUEUE];
-	time->switched_ns[THREAD_BLOCKED] += interval.ns[THREAD_BLOCKED];
+	time->switched_ns[THREAD_RUNNING] += interval->ns[THREAD_RUNNING];
+	time->switched_ns[THREAD_RUN_QUEUE] += interval->ns[THREAD_RUN_QUEUE];
+	time->switched_ns[THREAD_BLOCKED] += interval->ns[THREAD_BLOCKED];
 }
 
 /* Runs while the previous thread is still current. */
@@ -442,7 +543,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	interval = thread_interval_of(since_ns, now, running_since_ns,
 				      ns_between(time->delay_ns, delay_ns), left_as);
 	time->delay_ns = delay_ns;
-	add_interval(time, interval, task->se.sum_exec_runtime);
+	add_interval(time, &interval, task->se.sum_exec_runtime);
 	// On older kernels the tracepoint's prev_state is read before a pending signal clears it.
 	time->left_as = preempted || !task->__state ? THREAD_RUN_QUEUE : THREAD_BLOCKED;
 	thread->wake.asleep_ns = 0;
@@ -509,11 +610,14 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	time->swept_ns[THREAD_RUNNING] += interval.ns[THREAD_RUNNING];
 	time->swept_ns[THREAD_RUN_QUEUE] += interval.ns[THREAD_RUN_QUEUE];
 	time->swept_ns[THREAD_BLOCKED] += interval.ns[THREAD_BLOCKED];
-	if (wait->weight) {
+	if (!wait->weight) {
+		wait_skip(wait, &interval);
+	} else {
 		thread->wake.charged_ns += interval.ns[THREAD_BLOCKED] * wait->weight;
 		if (since_ns < shared.gpu_idle_until_ns)
 			wait_charge_gpu_idle(site_of_wait(wait), &interval, since_ns, wait->weight,
 					     (__u32)task->pid | unfinished);
+		wait_note_weight(wait, &interval, wait->weight);
 		wait_charge(site_of_wait(wait), &interval, since_ns, wait->weight, unfinished);
 	}
 }
@@ -532,9 +636,8 @@ int end_thread(__u64 *ctx)
 	if (!stack || !thread || !thread->time.since_ns || !wait_lock(&thread->wait))
 		return 0;
 	sweep_time(task, thread);
-	flush_waits(&thread->wait);
-	wait_unlock(&thread->wait);
 	report_thread(task, thread, slot_at(bpf_ktime_get_ns()) + 1, stack);
+	wait_unlock(&thread->wait);
 	return 0;
 }
 
@@ -547,8 +650,9 @@ struct {
 } swept_stack SEC(".maps");
 
 /*
- * An off-CPU interval that lasts until a sweep is kept from then on, with weight 1. If it was sampled out
- * or began before tracking, only the kernel stack is captured here; sleepers.bpf.c adds the user stack.
+ * An off-CPU interval that lasts until a sweep is kept whole, with weight 1: its length is known, and no
+ * other stands in for it. If it was sampled out or began before tracking, only the kernel stack is captured
+ * here; sleepers.bpf.c adds the user stack.
  */
 static __always_inline void sweep_stack(struct task_struct *task, struct thread *thread)
 {
@@ -579,6 +683,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
 	capture_kernel_stack(stack, bpf_ktime_get_ns());
 	site->key = stack->key;
+	site->is_preempted = false;
 	wait->site = WAIT_SITE_OTHER;
 	count(COUNTER_OFF_CPU_SWEPT);
 	// The thread may have switched meanwhile, without the lock.
@@ -589,13 +694,14 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 }
 
 /* Nobody waits for the lock: a switch goes on without it, a sweep leaves the thread to its switch. */
-static __always_inline void sweep_thread(struct task_struct *task, struct thread *thread)
+static __always_inline void sweep_thread(struct task_struct *task, struct thread *thread,
+					 struct switch_stack *scratch)
 {
 	if (!wait_lock(&thread->wait))
 		return;
-	sweep_time(task, thread);
 	sweep_stack(task, thread);
-	flush_waits(&thread->wait);
+	sweep_time(task, thread);
+	report_thread(task, thread, sweep_slot, scratch);
 	wait_unlock(&thread->wait);
 }
 
@@ -629,9 +735,9 @@ int sweep_threads(struct bpf_iter__task *ctx)
 	}
 	if (!thread)
 		return 0;
-	sweep_thread(task, thread);
 	stack = bpf_map_lookup_elem(&swept_stack, &zero);
-	if (stack)
-		report_thread(task, thread, sweep_slot, stack);
+	if (!stack)
+		return 0;
+	sweep_thread(task, thread, stack);
 	return 0;
 }

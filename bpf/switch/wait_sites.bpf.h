@@ -18,12 +18,18 @@ enum wait_kind {
 	WAIT_KINDS,
 };
 
+/* Pending counts of a site: of intervals with weight 1, then of those with more. */
+#define WAIT_SAMPLED (1 * WAIT_KINDS)
+#define WAIT_PENDING (2 * WAIT_KINDS)
+
 /* A stack that a thread blocks at, the cache that recognizes it, and its pending counts. */
 struct wait_site {
 	struct count_key key; // slot: the first one pending
 	__u64 until_ns;       // end of the span; 0: nothing is pending
 	__u64 last_ns;        // end of its last interval
-	struct count pending[WAIT_KINDS];
+	struct count pending[WAIT_PENDING];
+	__u32 is_preempted; // the thread did not block: it was runnable
+	__u32 pad;
 	struct stack_cache cache;
 };
 
@@ -39,17 +45,28 @@ struct wait_site {
 #define WAIT_GROUPS      32 // two calls share a group with a chance of 1/31
 #define WAIT_MEAN_NS_MAX 4000000000ULL
 
+/* Off-CPU time without a stack of its own: sampled out. By what the stacks in its stead have to be. */
+enum wait_skipped {
+	SKIPPED_BLOCKED,
+	SKIPPED_RUN_QUEUE, // after it was blocked
+	SKIPPED_PREEMPTED,
+	SKIPPED_PARTS,
+};
+
 /* For the holder of the lock; nobody waits for it. */
 struct thread_wait {
 	__u32 lock;
-	__u32 weight;               // of the present off-CPU interval; 0: sampled out
-	__u32 site;                 // of the present one, if it is kept
-	__u32 words;                // of the stack: the most that a cache compares
-	__u32 has_python;           // a cached stack of this thread has Python frames
-	__u32 group;                // of the present off-CPU interval
-	__u32 tries;                // of sleepers.bpf.c that gave no complete stack
-	__u32 due_in_pass;          // number of the next pass that tries
-	__u32 mean_ns[WAIT_GROUPS]; // moving average of each group's length, capped
+	__u32 weight;      // of the present off-CPU interval; 0: sampled out
+	__u32 site;        // of the present one, if it is kept
+	__u32 words;       // of the stack: the most that a cache compares
+	__u32 has_python;  // a cached stack of this thread has Python frames
+	__u32 group;       // of the present off-CPU interval
+	__u32 tries;       // of sleepers.bpf.c that gave no complete stack
+	__u32 due_in_pass; // number of the next pass that tries
+	__u32 has_sampled; // bits (1 << enum wait_kind): weights above 1 were charged since the last report
+	__u32 pad;
+	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
+	__u32 mean_ns[WAIT_GROUPS];      // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
 };
 
@@ -154,6 +171,8 @@ static __always_inline int flush_site(struct wait_site *site)
 	site->key.more_slots = last > site->key.slot ? last - site->key.slot : 0;
 	counts = count_pending(site, WAIT_BLOCKED, SAMPLE_KIND_OFF_CPU);
 	counts += count_pending(site, WAIT_FOR_CPU, SAMPLE_KIND_SCHED_DELAY);
+	counts += count_pending(site, WAIT_SAMPLED + WAIT_BLOCKED, SAMPLE_KIND_OFF_CPU_SAMPLED);
+	counts += count_pending(site, WAIT_SAMPLED + WAIT_FOR_CPU, SAMPLE_KIND_SCHED_DELAY_SAMPLED);
 	site->key.more_slots = 0;
 	return counts;
 }
@@ -199,10 +218,15 @@ static __always_inline int count_long_wait(struct wait_site *site,
 	__u64 blocked_ns = interval->ns[THREAD_BLOCKED],
 	      waiting_ns = interval->ns[THREAD_RUN_QUEUE];
 	__u64 woken_ns = from_ns + blocked_ns;
-	int counts = count_interval(site, SAMPLE_KIND_OFF_CPU, blocked_ns, slot_at(from_ns),
-				    last_slot_of(unfinished, woken_ns), weight);
+	bool is_sampled = weight > 1;
+	int counts = count_interval(
+		site, is_sampled ? SAMPLE_KIND_OFF_CPU_SAMPLED : SAMPLE_KIND_OFF_CPU, blocked_ns,
+		slot_at(from_ns), last_slot_of(unfinished, woken_ns), weight);
 
-	return counts + count_interval(site, SAMPLE_KIND_SCHED_DELAY, waiting_ns, slot_at(woken_ns),
+	return counts + count_interval(site,
+				       is_sampled ? SAMPLE_KIND_SCHED_DELAY_SAMPLED
+						  : SAMPLE_KIND_SCHED_DELAY,
+				       waiting_ns, slot_at(woken_ns),
 				       last_slot_of(unfinished, woken_ns + waiting_ns), weight);
 }
 
@@ -220,7 +244,7 @@ __attribute__((noinline)) int wait_charge(struct wait_site *site,
 					  const struct thread_interval *interval, __u64 from_ns,
 					  __u32 weight, __u32 span_shift)
 {
-	__u32 unfinished = span_shift & WAIT_UNFINISHED;
+	__u32 unfinished = span_shift & WAIT_UNFINISHED, sampled;
 	__u64 end_ns, slot;
 	int counts = 0;
 
@@ -234,14 +258,38 @@ __attribute__((noinline)) int wait_charge(struct wait_site *site,
 			(slot + (1ULL << (span_shift & 7))) * slot_ns - shared.realtime_offset_ns;
 		site->key.slot = slot;
 	}
+	site->last_ns = end_ns;
 	if (unfinished || end_ns >= site->until_ns) {
 		site->until_ns = 0;
 		return counts + count_long_wait(site, interval, from_ns, weight, unfinished);
 	}
-	add_pending(site, WAIT_BLOCKED, interval->ns[THREAD_BLOCKED], weight);
-	add_pending(site, WAIT_FOR_CPU, interval->ns[THREAD_RUN_QUEUE], weight);
-	site->last_ns = end_ns;
+	sampled = weight > 1 ? WAIT_SAMPLED : 0;
+	add_pending(site, sampled + WAIT_BLOCKED, interval->ns[THREAD_BLOCKED], weight);
+	add_pending(site, sampled + WAIT_FOR_CPU, interval->ns[THREAD_RUN_QUEUE], weight);
 	return counts;
+}
+
+/* An interval was charged with @weight. */
+static __always_inline void wait_note_weight(struct thread_wait *wait,
+					     const struct thread_interval *interval, __u32 weight)
+{
+	if (weight <= 1)
+		return;
+	if (interval->ns[THREAD_BLOCKED])
+		wait->has_sampled |= 1 << WAIT_BLOCKED;
+	if (interval->ns[THREAD_RUN_QUEUE])
+		wait->has_sampled |= 1 << WAIT_FOR_CPU;
+}
+
+/* The time of an interval that has no stack of its own. */
+static __always_inline void wait_skip(struct thread_wait *wait,
+				      const struct thread_interval *interval)
+{
+	wait->skipped_ns[SKIPPED_BLOCKED] += interval->ns[THREAD_BLOCKED];
+	if (wait->group)
+		wait->skipped_ns[SKIPPED_RUN_QUEUE] += interval->ns[THREAD_RUN_QUEUE];
+	else
+		wait->skipped_ns[SKIPPED_PREEMPTED] += interval->ns[THREAD_RUN_QUEUE];
 }
 
 /*

@@ -434,8 +434,8 @@ TEST(each_kind_has_its_profile_type)
 
 	EXPECT_EQ(7, profile->series_count, "series");
 	EXPECT_EQ(101, sum_of(profile, PROFILE_TYPE_CPU, NULL, NULL), "cpu");
-	EXPECT_EQ(102, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "other"), "off-cpu");
-	EXPECT_EQ(103, sum_of(profile, PROFILE_TYPE_SCHED_DELAY, NULL, NULL), "delay");
+	EXPECT_EQ(106, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "other"), "as blocked");
+	EXPECT_EQ(105, sum_of(profile, PROFILE_TYPE_SCHED_DELAY, NULL, NULL), "as waiting");
 	EXPECT_EQ(104, sum_of(profile, PROFILE_TYPE_WALL, "state", "running"), "running");
 	EXPECT_EQ(105, sum_of(profile, PROFILE_TYPE_WALL, "state", "waiting"), "waiting");
 	EXPECT_EQ(106, sum_of(profile, PROFILE_TYPE_WALL, "state", "blocked"), "blocked");
@@ -478,11 +478,82 @@ TEST(blocked_time_has_its_wait_class)
 	add(fixture, &key, 10);
 	key.slot++;
 	add(fixture, &key, 10);
+	key.kind = SAMPLE_KIND_BLOCKED;
+	add(fixture, &key, 21);
 	struct profile *profile = export_interval_finish(&fixture->interval, 2);
 
-	EXPECT_EQ(2, profile->series_count, "classes");
+	EXPECT_EQ(3, profile->series_count, "classes, and the total");
 	EXPECT_EQ(20, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "pipe"), "pipe");
 	EXPECT_EQ(1, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "other"), "other");
+	profile_free(profile);
+}
+
+TEST(sampled_stacks_add_up_to_the_total)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_kernel_stack(fixture, &key);
+	key.kind = SAMPLE_KIND_OFF_CPU;
+	add(fixture, &key, 100);
+	key.kind = SAMPLE_KIND_OFF_CPU_SAMPLED;
+	for (int i = 0; i < 3; i++, key.slot++)
+		add(fixture, &key, 640);
+	key.kind = SAMPLE_KIND_BLOCKED;
+	add(fixture, &key, 1100);
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	EXPECT_EQ(1100, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "exact");
+	EXPECT_EQ(2, profile->series_count, "one of blocked stacks");
+	EXPECT_EQ(0, sum_of(profile, PROFILE_TYPE_SCHED_DELAY, NULL, NULL), "nothing else");
+	profile_free(profile);
+}
+
+/* The end of the first stack of @type. */
+static enum stack_end end_of(const struct profile *profile, const char *type)
+{
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		if (!strcmp(type, profile_string(profile, profile->series[sample->series].type)))
+			return profile->stacks[sample->stack].end;
+	}
+	return STACK_END_COUNT;
+}
+
+TEST(names_time_without_a_stack)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	key.kind = SAMPLE_KIND_BLOCKED;
+	key.more_slots = 9;
+	add(fixture, &key, 1000);
+	key.kind = SAMPLE_KIND_RUN_QUEUE; // the kernel programs know of no stack
+	add(fixture, &key, 50);
+	key.kind = SAMPLE_KIND_SCHED_DELAY;
+	add(fixture, &key, 50);
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	EXPECT_EQ(1000, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "other"), "blocked");
+	EXPECT_EQ(50, sum_of(profile, PROFILE_TYPE_SCHED_DELAY, NULL, NULL), "run queue");
+	EXPECT_EQ(STACK_END_NOT_SAMPLED, end_of(profile, PROFILE_TYPE_OFF_CPU), "blocked");
+	EXPECT_EQ(STACK_END_NOT_SAMPLED, end_of(profile, PROFILE_TYPE_SCHED_DELAY), "run queue");
+	profile_free(profile);
+}
+
+TEST(kernel_threads_have_no_stacks)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	key.kind = SAMPLE_KIND_BLOCKED;
+	key.kernel_leaf = TOTALS_WITHOUT_STACKS;
+	add(fixture, &key, 1000);
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	EXPECT_EQ(1000, sum_of(profile, PROFILE_TYPE_WALL, "state", "blocked"), "total");
+	EXPECT_EQ(1, profile->series_count, "only that");
 	profile_free(profile);
 }
 
@@ -536,7 +607,7 @@ TEST(splits_at_minutes_and_keeps_the_sum)
 
 		set_up((void **)&fixture);
 		struct count_key key = fixture->key;
-		key.kind = SAMPLE_KIND_OFF_CPU;
+		key.kind = SAMPLE_KIND_OFF_WAKE;
 		key.slot = row->slot;
 		key.more_slots = row->more_slots;
 		add(fixture, &key, row->value);
@@ -553,7 +624,8 @@ TEST(splits_at_minutes_and_keeps_the_sum)
 				  row->what);
 		}
 		EXPECT_EQ(row->slot + row->more_slots + 1, next, row->what);
-		EXPECT_EQ(row->value, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), row->what);
+		EXPECT_EQ(row->value, sum_of(profile, PROFILE_TYPE_OFF_WAKE, NULL, NULL),
+			  row->what);
 		EXPECT_EQ(row->first, profile->samples[0].value, row->what);
 		EXPECT_EQ(row->last, profile->samples[row->pieces - 1].value, row->what);
 		profile_free(profile);
@@ -570,7 +642,7 @@ TEST(a_profile_begins_with_its_first_wait)
 
 	export_interval_deinit(&fixture->interval);
 	export_interval_init(&fixture->interval, &fixture->sources, SLOT_NS, from_ns + 1);
-	key.kind = SAMPLE_KIND_OFF_CPU;
+	key.kind = SAMPLE_KIND_OFF_WAKE;
 	key.slot = from_ns / SLOT_NS;
 	add(fixture, &key, 1);
 	profile = export_interval_finish(&fixture->interval, from_ns + NS_PER_SECOND);
@@ -597,7 +669,7 @@ TEST(a_profile_begins_with_its_first_wait)
 	add(fixture, &key, 1);
 	profile = export_interval_finish(&fixture->interval, from_ns + NS_PER_SECOND);
 	EXPECT_EQ(from_ns - hour_ns / 2, profile->from_ns, "not longer than a message may be");
-	EXPECT_EQ(12347, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "nothing is lost");
+	EXPECT_EQ(12347, sum_of(profile, PROFILE_TYPE_OFF_WAKE, NULL, NULL), "nothing is lost");
 	profile_free(profile);
 }
 
@@ -645,6 +717,9 @@ int main(void)
 		WITH_FIXTURE(each_kind_has_its_profile_type),
 		WITH_FIXTURE(refuses_unknown_kinds),
 		WITH_FIXTURE(blocked_time_has_its_wait_class),
+		WITH_FIXTURE(sampled_stacks_add_up_to_the_total),
+		WITH_FIXTURE(names_time_without_a_stack),
+		WITH_FIXTURE(kernel_threads_have_no_stacks),
 		WITH_FIXTURE(wakers_do_not_change_the_wait_class),
 		cmocka_unit_test(splits_at_minutes_and_keeps_the_sum),
 		WITH_FIXTURE(a_profile_begins_with_its_first_wait),
