@@ -210,6 +210,13 @@ UNWIND_INLINE long unwind_find_cfa(struct unwind *unwind, const struct unwind_ru
 	return unwind_stop(unwind, STACK_END_UNSUPPORTED);
 }
 
+/* The part of the stack from @address on; returns as read_user(). */
+UNWIND_INLINE long unwind_fill_chunk(struct stack_chunk *chunk, __u64 address)
+{
+	chunk->start = address & ~(__u64)(STACK_CHUNK_ALIGN - 1);
+	return read_user(chunk->words, STACK_CHUNK_BYTES, chunk->start);
+}
+
 /* Reads a word of the stack through unwind->chunk. Returns negative if it is unreadable. */
 UNWIND_INLINE long unwind_read_stack(struct unwind *unwind, __u64 address, __u64 *value)
 {
@@ -217,9 +224,10 @@ UNWIND_INLINE long unwind_read_stack(struct unwind *unwind, __u64 address, __u64
 	__u64 offset = address - chunk->start;
 
 	if (offset >= STACK_CHUNK_BYTES || offset % 8) {
-		chunk->start = address & ~(__u64)(STACK_CHUNK_BYTES - 1);
+		long rc = unwind_fill_chunk(chunk, address);
+
 		offset = address - chunk->start;
-		if (offset % 8 || read_user(chunk->words, STACK_CHUNK_BYTES, chunk->start)) {
+		if (rc || offset % 8) {
 			// Into the chunk, too: a single way out halves the verifier's states.
 			chunk->start = STACK_CHUNK_NONE;
 			offset = 0;

@@ -415,12 +415,16 @@ TEST(each_rule_finds_the_caller_or_ends)
 
 		record_program(c->rules, 4);
 		record_stack(c->words, 12);
-		struct unwind unwind = unwind_from(PC(0), registers);
+		recorded.remembers = true;
+		recorded.generation = 1;
+		for (int round = 0; round < 2; round++) { // the second by cached rules
+			struct unwind unwind = unwind_from(PC(0), registers);
 
-		expect_callers(&unwind, c->callers, 4, c->what);
-		EXPECT_EQ(c->end, unwind.end, c->what);
-		EXPECT_EQ(PC(0), unwind.leaf.address, c->what);
-		EXPECT_EQ(FRAME_TAG_NATIVE, unwind.leaf.tag, c->what);
+			expect_callers(&unwind, c->callers, 4, c->what);
+			EXPECT_EQ(c->end, unwind.end, c->what);
+			EXPECT_EQ(PC(0), unwind.leaf.address, c->what);
+			EXPECT_EQ(FRAME_TAG_NATIVE, unwind.leaf.tag, c->what);
+		}
 	}
 }
 
@@ -669,6 +673,60 @@ TEST(stacks_are_complete_up_to_the_depth_limit)
 	EXPECT_EQ(STACK_END_DEPTH, unwind.end, "one too deep");
 }
 
+static uint32_t draw(uint32_t *seed, uint32_t limit)
+{
+	*seed = *seed * 69069 + 1;
+	return (*seed >> 16) % limit;
+}
+
+/* Frames of all sizes, so that they end anywhere in a chunk; some have saved an fp. */
+static void record_chain(const struct unwind_rule *rules, uint32_t *seed)
+{
+	uint32_t callers = 1 + draw(seed, 30), function = 0, at = 0;
+
+	memset(deep, 0, sizeof(deep));
+	for (uint32_t i = 0; i < callers; i++) {
+		const struct unwind_rule *rule = &rules[function];
+
+		at += (rule->cfa == CFA_PLT ? 8 : rule->cfa_offset) / 8;
+		if (at > WORDS_MAX)
+			return; // cut: the stack ends in zeros
+		if (rule->fp_offset)
+			deep[at + rule->fp_offset / 8] = draw(seed, 1000);
+		function = i + 1 < callers ? draw(seed, 4) : START;
+		deep[at - 1] = RETURN_TO(function);
+	}
+}
+
+TEST(cached_rules_find_the_same_callers)
+{
+	static const struct unwind_rule rules[] = {
+		CALL(8),
+		CALL(1040),
+		{ .cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = 64, RETURN_AND_FP(-32) },
+		{ .cfa = CFA_PLT, .cfa_register = RSP, .cfa_offset = 11, RETURN },
+	};
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+	uint32_t seed = 7;
+
+	for (int round = 0; round < 2000; round++) {
+		static struct raw_frame frames[STACK_DEPTH_MAX];
+
+		record_program(rules, 4);
+		record_chain(rules, &seed);
+		record_stack(deep, WORDS_MAX);
+		struct unwind searched = unwind_from(PC(0), registers);
+		memcpy(frames, recorded.frames, sizeof(frames));
+		recorded.remembers = true;
+		unwind_from(PC(0), registers);
+		struct unwind cached = unwind_from(PC(0), registers);
+		EXPECT_EQ(searched.end, cached.end, "end");
+		EXPECT_EQ(searched.frame_count, cached.frame_count, "callers");
+		assert_memory_equal(frames, recorded.frames, cached.frame_count * sizeof(*frames));
+		assert_memory_equal(&searched.hasher, &cached.hasher, sizeof(cached.hasher));
+	}
+}
+
 TEST(uses_cached_rules_without_their_table)
 {
 	static const struct unwind_rule rules[] = { CALL(8), CALL(16) };
@@ -743,6 +801,7 @@ RUN_TESTS(cmocka_unit_test(each_rule_finds_the_caller_or_ends),
 	  cmocka_unit_test(a_cycle_of_signal_frames_ends),
 	  cmocka_unit_test(an_unreadable_signal_frame_is_a_fault),
 	  cmocka_unit_test(stacks_are_complete_up_to_the_depth_limit),
+	  cmocka_unit_test(cached_rules_find_the_same_callers),
 	  cmocka_unit_test(uses_cached_rules_without_their_table),
 	  cmocka_unit_test(stores_only_the_leaf_without_mappings),
 	  cmocka_unit_test(hashes_the_frames_that_it_stores))

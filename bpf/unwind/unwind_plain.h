@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// A shortcut for most native callers: their rule is in the cache and only adds to sp or fp. Whatever else there is
+// is left to unwind_step(), which does the same at three times the price. Included by unwind.h.
+#pragma once
+
+/* The first word of a plain rule, without the bits that may be either. REGISTER_SP has all bits of REGISTER_FP. */
+#define PLAIN_BY_SP    ((REGISTER_SP ^ REGISTER_FP) << 8)
+#define PLAIN_SAVES_FP (SAVED_AT_CFA << 16)
+#define PLAIN_IS_JIT   (RULE_JIT << 24)
+#define PLAIN_EITHER   (PLAIN_BY_SP | PLAIN_SAVES_FP | PLAIN_IS_JIT)
+#define PLAIN_RULE     (CFA_REGISTER | REGISTER_FP << 8 | SAVED_AT_CFA << 20)
+
+_Static_assert((REGISTER_SP & REGISTER_FP) == REGISTER_FP && !(SAVED_SAME & SAVED_AT_CFA),
+	       "a bit each");
+
+/* As unwind_read_stack(), but there is no fallback for the end of the stack. */
+UNWIND_INLINE bool plain_read_stack(struct stack_chunk *chunk, __u64 address, __u64 *value)
+{
+	__u64 offset = address - chunk->start;
+
+	if (offset >= STACK_CHUNK_BYTES) {
+		if (unwind_fill_chunk(chunk, address)) {
+			chunk->start = STACK_CHUNK_NONE;
+			return false;
+		}
+		offset = address - chunk->start;
+	}
+	if (offset % 8)
+		return false;
+	HIDE_FROM_COMPILER(offset); // keep the bound
+	*value = chunk->words[offset / 8 & (STACK_CHUNK_WORDS - 1)];
+	return true;
+}
+
+/*
+ * Stores the frame at the pc, a return address, and goes to its caller. False: nothing has changed but the chunk, and
+ * it is a case for unwind_step(). A function with a stack of its own: 6.1 allows 512 bytes to all that call each other.
+ */
+static UNWIND_APART bool unwind_plain_frame(struct unwind *unwind)
+{
+	__u64 first, second, cfa, pc, address = unwind->pc - 1, sp = unwind->registers[REGISTER_SP];
+	__u64 fp = unwind->registers[REGISTER_FP];
+	const struct cached_rule *known;
+	__u32 head;
+
+	// A return address that a uretprobe has replaced must be looked for.
+	if (unwind->exact_pc || unwind->all_registers || unwind->pending_count)
+		return false;
+	known = unwind_cached_rule(address);
+	if (!known || known->generation != unwind->process.generation)
+		return false;
+	first = known->rule[0];
+	second = known->rule[1];
+	head = (__u32)first;
+	if ((known->address_and_all ^ known->generation ^ first ^ second) != address ||
+	    (head & ~PLAIN_EITHER) != PLAIN_RULE)
+		return false;
+	cfa = (head & PLAIN_BY_SP ? sp : fp) + (__s64)(__s32)(first >> 32);
+	if (cfa - sp - 1 >= FRAME_BYTES_MAX || cfa % 8)
+		return false;
+	// Lower address first: the chunk only moves up.
+	if ((head & PLAIN_SAVES_FP &&
+	     !plain_read_stack(&unwind->chunk, cfa + (__s64)(__s32)second, &fp)) ||
+	    !plain_read_stack(&unwind->chunk, cfa + (__s64)(__s16)(second >> 32), &pc))
+		return false;
+	pc &= RETURN_ADDRESS_MASK;
+	if (pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT ||
+	    unwind_add(unwind, address, head & PLAIN_IS_JIT ? FRAME_TAG_JIT : FRAME_TAG_NATIVE, 0))
+		return false;
+	unwind->pc = pc;
+	unwind->registers[REGISTER_SP] = cfa;
+	unwind->registers[REGISTER_FP] = fp;
+	return true;
+}
