@@ -248,7 +248,7 @@ UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 	is_generated = flags & RULE_JIT || code == MAPPING_CODE_JIT;
 	tag = unwind_by_tables && is_generated ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
 
-	if (unwind_python && flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
+	if (flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
 		unwind->in_python = 1;
 		unwind->frame_is_kept = 1;
 		return 0;

@@ -2,8 +2,8 @@
 // Unwinds Python frames where the native stack is in the interpreter loop. A C frame of the loop stands for one
 // Python frame up to 3.10, for a run of them since. Included by unwind.h.
 //
-// Frames that do not fit cost Python frames, never the stack: the native frame is stored instead. Unreadable
-// frames end the stack as STACK_END_PYTHON.
+// Frames that do not fit cost Python frames, never the stack: the native frame is stored instead. Unreadable and
+// unknown frames end the stack as STACK_END_PYTHON.
 #pragma once
 
 enum python_cursor_state {
@@ -398,8 +398,10 @@ UNWIND_INLINE enum python_outcome python_walk(struct unwind *unwind,
 	struct python_cursor *cursor = &unwind->python;
 	__u64 state = cursor->walk_next;
 
-	if (!state)
+	if (!state) {
+		cursor->is_truncated |= !cursor->thread_state;
 		return PYTHON_REJECTS;
+	}
 	if (cursor->walked++ >= PYTHON_WALK_MAX) {
 		cursor->is_truncated = 1;
 		return PYTHON_REJECTS;
@@ -464,14 +466,27 @@ UNWIND_INLINE enum python_outcome python_look(struct unwind *unwind,
 
 /* ---- what the loop calls ------------------------------------------------------------------------- */
 
+/* The loop runs a Python function, and nothing says which: the stack does not end as if it were whole. */
+UNWIND_INLINE int python_is_unknown(struct python_cursor *cursor)
+{
+	cursor->is_truncated = 1;
+	return 0;
+}
+
 /* At the interpreter loop's C frame: does it have Python frames? */
 UNWIND_INLINE int python_enter(struct unwind *unwind)
 {
 	__u32 runtime = unwind->process.python.runtime;
-	const struct python_offsets *offsets = python_offsets_at(runtime);
 	struct python_cursor *cursor = &unwind->python;
+	const struct python_offsets *offsets;
 
-	if (!runtime || !offsets || cursor->state == PYTHON_NONE)
+	// A snapshot, an interpreter that is not published yet, or one of an unknown version.
+	if (!unwind_python || !runtime)
+		return python_is_unknown(cursor);
+	offsets = python_offsets_at(runtime);
+	if (!offsets)
+		return python_is_unknown(cursor);
+	if (cursor->state == PYTHON_NONE)
 		return 0;
 	if (cursor->state == PYTHON_REJECTED) {
 		cursor->state = PYTHON_FOUND;
@@ -485,7 +500,7 @@ UNWIND_INLINE int python_enter(struct unwind *unwind)
 	if (!python_is_exhausted(cursor) || python_begin_walk(unwind, offsets))
 		return 1;
 	cursor->state = PYTHON_NONE;
-	return 0;
+	return cursor->thread_state ? 0 : python_is_unknown(cursor);
 }
 
 /* Stores one Python frame of this C frame, or ends the run. */

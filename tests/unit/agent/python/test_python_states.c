@@ -14,24 +14,29 @@ static const struct {
 		uint64_t word;
 	} words[4]; // on the heap
 	const char *stack;
+	enum stack_end end;
 } ways[] = {
-	{ "no way", { .ways = 0 }, { { 0 } }, "nLs" },
+	{ "no way", { .ways = 0 }, { { 0 } }, "nLs", STACK_END_PYTHON },
 	{ "a key whose value is not set",
 	  { .ways = PYTHON_WAY_KEY, .key_at = 0x40 },
 	  { { 0 } },
-	  "nLs" },
+	  "nLs",
+	  STACK_END_PYTHON },
 	{ "a key in a table",
 	  { .ways = PYTHON_WAY_KEY | PYTHON_WAY_KEY_INSIDE, .key_at = 0x40, .key_inside = 24 },
 	  { { THREAD_AT + 0x40, HEAP + TABLE_AT }, { TABLE_AT + 24, HEAP + STATE_AT } },
-	  "n0s" },
+	  "n0s",
+	  STACK_END_COMPLETE },
 	{ "a table that is not there yet",
 	  { .ways = PYTHON_WAY_KEY | PYTHON_WAY_KEY_INSIDE, .key_at = 0x40, .key_inside = 24 },
 	  { { 0 } },
-	  "nLs" },
+	  "nLs",
+	  STACK_END_PYTHON },
 	{ "a variable at a fixed place",
 	  { .ways = PYTHON_WAY_TLS, .tls_at = -0x40, .tls_also_at = -0x40 },
 	  { { THREAD_AT - 0x40, HEAP + STATE_AT } },
-	  "n0s" },
+	  "n0s",
+	  STACK_END_COMPLETE },
 	{ "a variable of a module",
 	  { .ways = PYTHON_WAY_TLS | PYTHON_WAY_TLS_DYNAMIC,
 	    .dtv_at = 8,
@@ -41,7 +46,8 @@ static const struct {
 	  { { THREAD_AT + 8, HEAP + TABLE_AT },
 	    { TABLE_AT + 32, HEAP + BLOCK_AT },
 	    { BLOCK_AT + 16, HEAP + STATE_AT } },
-	  "n0s" },
+	  "n0s",
+	  STACK_END_COMPLETE },
 	{ "the second of two variables",
 	  { .ways = PYTHON_WAY_TLS | PYTHON_WAY_TLS_DYNAMIC,
 	    .dtv_at = 8,
@@ -51,34 +57,41 @@ static const struct {
 	  { { THREAD_AT + 8, HEAP + TABLE_AT },
 	    { TABLE_AT + 32, HEAP + BLOCK_AT },
 	    { BLOCK_AT + 16, HEAP + STATE_AT } },
-	  "n0s" },
+	  "n0s",
+	  STACK_END_COMPLETE },
 	{ "a module without a block",
 	  { .ways = PYTHON_WAY_TLS | PYTHON_WAY_TLS_DYNAMIC, .dtv_at = 8, .dtv_inside = 32 },
 	  { { THREAD_AT + 8, HEAP + TABLE_AT } },
-	  "nLs" },
+	  "nLs",
+	  STACK_END_PYTHON },
 	{ "the variable where the key is not set",
 	  { .ways = PYTHON_WAY_KEY | PYTHON_WAY_TLS, .key_at = 0x48, .tls_at = 0x40 },
 	  { { THREAD_AT + 0x40, HEAP + STATE_AT } },
-	  "n0s" },
+	  "n0s",
+	  STACK_END_COMPLETE },
 	{ "the holder of the GIL, which is this thread",
 	  { .ways = PYTHON_WAY_HOLDER, .holder = HEAP + HOLDER_AT },
 	  { { HOLDER_AT, HEAP + STATE_AT }, { STATE_AT + 176, HEAP + THREAD_AT } },
-	  "n0s" },
+	  "n0s",
+	  STACK_END_COMPLETE },
 	{ "the holder of the GIL, which is another thread",
 	  { .ways = PYTHON_WAY_HOLDER, .holder = HEAP + HOLDER_AT },
 	  { { HOLDER_AT, HEAP + STATE_AT }, { STATE_AT + 176, HEAP + THREAD_AT + 8 } },
-	  "nLs" },
+	  "nLs",
+	  STACK_END_PYTHON },
 	{ "a key that leads out of memory",
 	  { .ways = PYTHON_WAY_KEY, .key_at = 0x40 },
 	  { { THREAD_AT + 0x40, ~0ULL - 7 } },
-	  "nLs" },
+	  "nLs",
+	  STACK_END_COMPLETE },
 	{ "a key that leads to what is no thread state",
 	  { .ways = PYTHON_WAY_KEY, .key_at = 0x40 },
 	  { { THREAD_AT + 0x40, HEAP + TYPE_AT } },
-	  "nLs" },
+	  "nLs",
+	  STACK_END_COMPLETE },
 };
 
-TEST(finds_python_frames_or_keeps_native_ones)
+TEST(finds_python_frames_or_reports_their_lack)
 {
 	for EACH (row, ways) {
 		struct call calls[CALLS_MAX];
@@ -95,7 +108,7 @@ TEST(finds_python_frames_or_keeps_native_ones)
 		}
 		unwind = walk(calls);
 		EXPECT_STR(row->stack, text_of(&unwind), row->what);
-		EXPECT_EQ(STACK_END_COMPLETE, unwind.end, row->what);
+		EXPECT_EQ(row->end, unwind.end, row->what);
 	}
 }
 
@@ -222,7 +235,7 @@ TEST(bounds_an_endless_thread_list)
 	assert_string_equal("n0nLns", text_of(&unwind));
 }
 
-RUN_TESTS(cmocka_unit_test(finds_python_frames_or_keeps_native_ones),
+RUN_TESTS(cmocka_unit_test(finds_python_frames_or_reports_their_lack),
 	  cmocka_unit_test(finds_outer_interpreters_by_the_thread_list),
 	  cmocka_unit_test(ignores_a_state_above_the_stack),
 	  cmocka_unit_test(finds_threads_by_pthread_self),

@@ -90,6 +90,7 @@ enum damage {
 	FRAME_UNREADABLE,
 	FRAME_IN_A_CIRCLE,
 	RUNTIME_UNKNOWN,
+	RUNTIME_UNPUBLISHED,
 	POSITION_BEFORE_THE_FIRST,
 	POSITION_BEFORE_THE_CODE,
 	POSITION_FAR_AWAY,
@@ -107,8 +108,9 @@ static const struct {
 	{ "code that is no code object", CODE_OF_ANOTHER_TYPE, "n02s", STACK_END_COMPLETE, 0, 0 },
 	{ "code of the interpreter's own", TRAMPOLINE, "n02s", STACK_END_COMPLETE, 0, 0 },
 	{ "a frame that is not in memory", FRAME_UNREADABLE, "n0s", STACK_END_PYTHON, 0, 0 },
-	{ "an interpreter that nobody described", RUNTIME_UNKNOWN, "nLs", STACK_END_COMPLETE, 0,
-	  0 },
+	{ "an interpreter that nobody described", RUNTIME_UNKNOWN, "nLs", STACK_END_PYTHON, 0, 0 },
+	{ "an interpreter that is not published yet", RUNTIME_UNPUBLISHED, "nLs", STACK_END_PYTHON,
+	  0, 0 },
 	{ "a function that has not begun", POSITION_BEFORE_THE_FIRST, "n012s", STACK_END_COMPLETE,
 	  0, 1 },
 	{ "a position before its code", POSITION_BEFORE_THE_CODE, "n012s", STACK_END_COMPLETE,
@@ -140,6 +142,9 @@ static void do_damage(enum damage damage)
 		return put_word(frame + offsets->frame_previous, frame_address(0));
 	case RUNTIME_UNKNOWN:
 		fake.process.runtime = 2;
+		return;
+	case RUNTIME_UNPUBLISHED:
+		fake.process.runtime = 0;
 		return;
 	case POSITION_BEFORE_THE_FIRST:
 		return put_word(frame + offsets->frame_position, instructions - 2);
