@@ -243,14 +243,16 @@ const volatile bool can_track_at_switches = false;
 
 /*
  * Allocates the thread's state. A switch must not: the run queue is locked and the allocator may wake a
- * thread. Arguments: struct task_struct *parent, struct task_struct *child.
+ * thread. The child of a target becomes one at this tracepoint, too. Any other stays untracked, or its exit would
+ * report it. Arguments: struct task_struct *parent, struct task_struct *child.
  */
 SEC("tp_btf/sched_process_fork")
 int track_child(__u64 *ctx)
 {
-	struct task_struct *child = (void *)ctx[1];
+	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
 
-	track_thread(child, child->start_time, 0);
+	if (is_profiled(parent))
+		track_thread(child, child->start_time, 0);
 	return 0;
 }
 
