@@ -132,7 +132,7 @@ int page_faults_open(const struct loader *loader, const struct page_faults_optio
 	int rc = load_any(faults, loader, options);
 	if (rc)
 		error_errno(err, rc, "loading the programs of page faults");
-	else
+	else if (!options->begins_later)
 		rc = attach(faults, err);
 	if (rc) {
 		page_faults_close(faults);
@@ -207,6 +207,7 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 		.slot_ns = setup->slot_ns,
 		.only_targets = setup->only_targets,
 		.events = setup->events,
+		.begins_later = setup->begins_later,
 	};
 	struct page_faults *faults;
 	int rc = page_faults_open(setup->loader, &options, &faults, err);

@@ -22,12 +22,13 @@ struct page_faults_options {
 	uint64_t slot_ns;
 	bool only_targets;        // as the sampler: only processes that are followed
 	struct event_log *events; // may be NULL
+	bool begins_later;        // by page_faults_set_running()
 	bool no_tracepoints;      // for tests: begin with what is tried where there are none
 };
 
 /**
- * Load the programs beside the sampler of @loader, which outlives them, and attach them. Returns 0 or
- * a negative errno.
+ * Load the programs beside the sampler of @loader, which outlives them, and attach them unless @options->begins_later.
+ * Returns 0 or a negative errno.
  */
 int page_faults_open(const struct loader *loader, const struct page_faults_options *options,
 		     struct page_faults **ret_faults, struct error *err);

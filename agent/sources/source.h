@@ -40,6 +40,7 @@ struct source_setup {
 	uint64_t slot_ns;
 	const char *wakers; // services whose threads' wakers are recorded, by commas; NULL: none
 	bool only_targets;  // only processes that the sampler follows (`cairn record -p`)
+	bool begins_later;  // sources with a set_running() measure from sources_begin() on
 	const struct labels *labels;    // --label; copied
 	struct event_log *events;       // may be NULL
 	double overhead_budget_percent; // of one core; 0: the default
@@ -56,7 +57,7 @@ struct source {
 	const char *name; // the subject of its events: "wall"
 	uint32_t bit;     // enum source_bit
 	uint32_t needs;   // bits of sources before it, with which it is closed and opened
-	/** Returns 0, or a negative errno and @err. */
+	/** With @setup->begins_later, set_running() comes later. Returns 0, or a negative errno and @err. */
 	int (*open)(const struct source_setup *setup, void **ret_state, struct error *err);
 	/** NULL is allowed. */
 	void (*close)(void *state);

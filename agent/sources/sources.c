@@ -6,6 +6,9 @@
 
 #include "base/cleanup.h"
 
+/* Beyond enum source_bit, in struct opened.paused: it has not begun. */
+#define NOT_BEGUN (1U << 31)
+
 struct opened {
 	const struct source *source;
 	void *state;     // NULL: it is not open
@@ -46,16 +49,25 @@ const struct source_setup *sources_setup(const struct sources *sources)
 
 // ---- life -----------------------------------------------------------------------------------
 
+static void report_failure(const struct opened *opened, const struct source_setup *setup,
+			   const char *cause)
+{
+	event_warn(setup->events, opened->source->name, "not measured: %.260s", cause);
+}
+
 static int open_source(struct opened *opened, const struct source_setup *setup)
 {
 	struct error err = { 0 };
 	int rc = opened->source->open(setup, &opened->state, &err);
 
-	if (!rc)
-		return 0;
-	opened->state = NULL;
-	event_warn(setup->events, opened->source->name, "not measured: %.260s", err.text);
-	return rc;
+	if (rc) {
+		opened->state = NULL;
+		report_failure(opened, setup, err.text);
+		return rc;
+	}
+	if (setup->begins_later && opened->source->set_running)
+		opened->paused = NOT_BEGUN;
+	return 0;
 }
 
 int sources_open(const struct source *const *table, uint32_t bits, const struct source_setup *setup,
@@ -223,8 +235,7 @@ static int pause_source(struct opened *opened, enum source_bit bit)
 	return 0;
 }
 
-static int resume_source(struct opened *opened, enum source_bit bit,
-			 const struct source_setup *setup)
+static int resume_source(struct opened *opened, uint32_t bit, const struct source_setup *setup)
 {
 	if (!(opened->paused & bit))
 		return 0;
@@ -248,4 +259,23 @@ int sources_set_running(struct sources *sources, enum source_bit bit, bool on)
 		rc = rc ? rc : failed;
 	}
 	return rc;
+}
+
+void sources_begin(struct sources *sources)
+{
+	if (sources)
+		sources->setup.begins_later = false;
+	for_each_source(opened, sources)
+	{
+		struct error err;
+		int rc = opened->paused & NOT_BEGUN
+				 ? resume_source(opened, NOT_BEGUN, &sources->setup)
+				 : 0;
+
+		if (!rc)
+			continue;
+		error_errno(&err, rc, "attaching");
+		report_failure(opened, &sources->setup, err.text);
+		opened->source->close(take(opened->state));
+	}
 }

@@ -20,6 +20,8 @@ struct sources;
  */
 int sources_open(const struct source *const *table, uint32_t bits, const struct source_setup *setup,
 		 struct sources **ret_sources, struct error *err);
+/** Let those begin that source_setup.begins_later held; a failure is an event. */
+void sources_begin(struct sources *sources);
 /** NULL is allowed here, and in all of these that run sources. */
 void sources_close(struct sources *sources);
 

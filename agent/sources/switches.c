@@ -29,6 +29,7 @@ struct switches {
 	bool raw_tracepoints;
 	enum loader_level level;
 	uint32_t stackless_count;
+	bool delay_is_reported;
 	struct event_log *events;
 	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
 };
@@ -178,7 +179,13 @@ static int begin(struct switches *switches, bool anew)
 	}
 	if (!rc)
 		rc = attach(switches);
-	return rc ? rc : switches_sweep(switches);
+	if (!rc)
+		rc = switches_sweep(switches);
+	if (!rc && !programs->bss->has_run_delay)
+		event_warn_once(switches->events, &switches->delay_is_reported, "run queue",
+				"latency after a wake-up counts as blocked time: the kernel lacks "
+				"CONFIG_SCHED_INFO");
+	return rc;
 }
 
 // Without them, truncated stacks stay so.
@@ -213,7 +220,9 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 	if (!rc) {
 		switches->sweep_link =
 			bpf_program__attach_iter(switches->programs->progs.sweep_threads, NULL);
-		rc = switches->sweep_link ? begin(switches, false) : -errno;
+		rc = switches->sweep_link ? 0 : -errno;
+		if (!rc && !options->begins_later)
+			rc = begin(switches, false);
 	}
 	if (rc) {
 		error_errno(err, rc,
@@ -222,10 +231,6 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 		switches_close(switches);
 		return rc;
 	}
-	if (!switches->programs->bss->has_run_delay)
-		event_warn(switches->events, "run queue",
-			   "latency after a wake-up counts as blocked time: the kernel lacks "
-			   "CONFIG_SCHED_INFO");
 	open_sleepers(switches, loader);
 	*ret_switches = switches;
 	return 0;
@@ -341,6 +346,7 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 		.only_targets = setup->only_targets,
 		.kallsyms = setup->kallsyms,
 		.events = setup->events,
+		.begins_later = setup->begins_later,
 	};
 	struct switches *switches;
 	int rc = switches_open(setup->loader, &options, &switches, err);

@@ -19,14 +19,15 @@ struct switches_options {
 	bool only_targets;               // as the sampler: only processes that are followed
 	const struct kallsyms *kallsyms; // NULL: stacks begin in the scheduler
 	struct event_log *events;        // may be NULL
+	bool begins_later;               // by switches_set_running()
 	// For tests: start with a fallback.
 	bool raw_tracepoints;
 	enum loader_level level; // if the loader's is not less
 };
 
 /**
- * Load the programs beside the sampler of @loader, which outlives them, attach them, and begin the
- * accounting of the threads that are there. Returns 0 or a negative errno.
+ * Load the programs beside the sampler of @loader, which outlives them. Unless @options->begins_later, attach them and
+ * begin the accounting of the threads that are there. Returns 0 or a negative errno.
  */
 int switches_open(const struct loader *loader, const struct switches_options *options,
 		  struct switches **ret_switches, struct error *err);
