@@ -172,6 +172,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.limit_series = true,
 		.folds_thread_names = !agent->options.exact_thread_names,
 		.events = agent->events,
+		.ready_ns_max = PROFILER_READY_NS_MAX,
 		.add_series = add_series,
 		.context = agent,
 		.hung = &agent->hung,
@@ -282,13 +283,13 @@ static int start(struct agent *agent, struct error *err)
 		agent->restrictions = restrictions_impose(agent->events);
 	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
+		rc = start_watchdog(agent, err); // it publishes what runs: a process may hang it
+	if (!rc)
 		rc = open_profiler(agent, err);
 	if (!rc)
 		rc = open_sender(agent, err);
 	if (!rc)
 		rc = open_loop(agent, err);
-	if (!rc)
-		rc = start_watchdog(agent, err);
 	return rc;
 }
 
@@ -296,6 +297,7 @@ static void log_start(const struct agent *agent)
 {
 	const struct options *options = &agent->options;
 	const struct budget_stats *budget = &agent->stats_before.profiler.budget;
+	const struct running_ready *ready = &agent->stats_before.profiler.ready;
 	char process[48] = "";
 
 	if (options->pid)
@@ -305,6 +307,9 @@ static void log_start(const struct agent *agent)
 		 ": sampling %d CPUs at %llu Hz%s, exporting to %s every %.3g s",
 		 get_nprocs(), (unsigned long long)options->frequency_hz, process,
 		 options->collector, options->interval_ns / 1e9);
+	log_info(
+		"agent: unwind tables of %u of %u running processes were ready when sampling began",
+		ready->processes - ready->waiting, ready->processes);
 	if (agent->stats_before.profiler.budget_known)
 		log_info("agent: overhead budget %.2f %% of a core, %.2f %% of this machine",
 			 100 * budget->budget, 100 * budget->budget / budget->cores);

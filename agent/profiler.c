@@ -108,6 +108,7 @@ struct profiler {
 	uint64_t stacks_lost, threads_other, series_other;
 	uint64_t hung_opens; // reported
 	uint64_t drain_ns;
+	struct running_ready ready;
 	int epoll_fd; // records and timer
 	int timer_fd;
 	struct event_log *event_log;                                        // may be NULL
@@ -515,9 +516,8 @@ static int open_unwinding(struct profiler *profiler, const char *cache_folder, s
 }
 
 static int open_kernel_side(struct profiler *profiler, const struct profiler_options *options,
-			    struct error *err)
+			    uint64_t ns_per_1024_cycles, struct error *err)
 {
-	uint64_t ns_per_1024_cycles = perf_events_cycle_ns();
 	struct loader_options loader_options = {
 		.slot_ns = options->slot_ns,
 		.frequency_hz = options->frequency_hz,
@@ -530,13 +530,15 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 	};
 	int rc = open_programs(profiler, &loader_options, err);
 
-	if (!rc)
-		rc = open_unwinding(profiler, options->cache_folder, err);
-	if (rc)
-		return rc;
-	set_clock(profiler);
+	return rc ? rc : open_unwinding(profiler, options->cache_folder, err);
+}
 
+static int begin_sampling(struct profiler *profiler, const struct profiler_options *options,
+			  uint64_t ns_per_1024_cycles, struct error *err)
+{
 	struct period_listener listener = { loader_set_period, profiler->loader };
+
+	set_clock(profiler);
 	return perf_events_open(options->frequency_hz, ns_per_1024_cycles,
 				loader_sampler_fd(profiler->loader), &listener, &profiler->events,
 				err);
@@ -577,6 +579,7 @@ static int open_sources(struct profiler *profiler, const struct profiler_options
 		.wakers = options->wakers,
 		.slot_ns = options->slot_ns,
 		.only_targets = options->pid != 0,
+		.begins_later = true,
 		.gpu_namer = &profiler->gpu_namer,
 		.labels = &options->labels,
 		.events = options->events,
@@ -594,35 +597,85 @@ static int open_sources(struct profiler *profiler, const struct profiler_options
 				: 0;
 }
 
-// Process events arrive before the scan begins, so none falls between the two.
+// The slow loading of the programs shows which processes are busy.
+static void watch_running(struct profiler *profiler, struct running_watch *ret_watch)
+{
+	struct error cause = { 0 };
+
+	if (running_watch_begin(ret_watch, &cause))
+		event_warn(profiler->event_log, "unwinder",
+			   "first stacks of running processes are truncated: %.270s", cause.text);
+}
+
+static void publish_running(struct profiler *profiler, const struct profiler_options *options,
+			    struct running_watch *watch,
+			    struct running_publication *ret_publication)
+{
+	ret_publication->ns_max = options->ready_ns_max;
+	if (!running_watch_end(watch, options->pid, &ret_publication->list,
+			       &ret_publication->count))
+		running_processes_publish(ret_publication, profiler->unwinds, profiler->processes);
+}
+
+// Tables of what runs are being built afterwards.
+static int open_published(struct profiler *profiler, const struct profiler_options *options,
+			  uint64_t ns_per_1024_cycles, struct running_publication *ret_publication,
+			  struct error *err)
+{
+	_cleanup_(running_watch_deinit) struct running_watch watch = { 0 };
+	int rc;
+
+	if (options->ready_ns_max)
+		watch_running(profiler, &watch);
+	rc = open_kernel_side(profiler, options, ns_per_1024_cycles, err);
+	if (!rc)
+		rc = open_descriptors(profiler, err);
+	if (!rc)
+		rc = follow_mmaps(profiler, err);
+	// Process events arrive before the scan begins, so none falls between the two.
+	if (!rc)
+		rc = process_table_scan(profiler->processes, err);
+	if (!rc && options->ready_ns_max)
+		publish_running(profiler, options, &watch, ret_publication);
+	return rc;
+}
+
+// From here on all is measured.
+static int begin(struct profiler *profiler, const struct profiler_options *options,
+		 uint64_t ns_per_1024_cycles, struct error *err)
+{
+	struct export_interval_sources sources = sources_of(profiler);
+	int rc = export_interval_init(&profiler->interval, &sources, options->slot_ns,
+				      clock_realtime_ns());
+
+	if (rc)
+		return error_set(err, rc, "out of memory");
+	rc = begin_sampling(profiler, options, ns_per_1024_cycles, err);
+	if (rc)
+		return rc;
+	sources_begin(profiler->sources);
+	set_timer(profiler);
+	return 0;
+}
+
 static int open_all(struct profiler *profiler, const struct profiler_options *options,
 		    struct error *err)
 {
-	struct export_interval_sources sources;
+	uint64_t ns_per_1024_cycles = perf_events_cycle_ns();
+	struct running_publication publication = { 0 };
 	int rc = open_tables(profiler, options);
 
 	if (rc)
 		return error_set(err, rc, "out of memory");
 	rc = open_symbols(profiler, options, err);
-	if (rc)
-		return rc;
-	sources = sources_of(profiler);
-	rc = export_interval_init(&profiler->interval, &sources, options->slot_ns,
-				  clock_realtime_ns());
-	if (rc)
-		return error_set(err, rc, "out of memory");
-	rc = open_kernel_side(profiler, options, err);
 	if (!rc)
-		rc = open_descriptors(profiler, err);
+		rc = open_published(profiler, options, ns_per_1024_cycles, &publication, err);
 	if (!rc)
-		rc = follow_mmaps(profiler, err);
+		rc = open_sources(profiler, options, err); // while tables are built
 	if (!rc)
-		rc = process_table_scan(profiler->processes, err);
-	if (!rc)
-		rc = open_sources(profiler, options, err);
-	if (!rc)
-		set_timer(profiler);
-	return rc;
+		running_processes_wait(&publication, profiler->unwinds, &profiler->ready);
+	free(publication.list);
+	return rc ? rc : begin(profiler, options, ns_per_1024_cycles, err);
 }
 
 int profiler_open(const struct profiler_options *options, struct profiler **ret_profiler,
@@ -785,6 +838,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.drain_ns = profiler->drain_ns,
 		.analyses_put_off = process_table_work(profiler->processes)->put_off,
 		.sources = sources_running(profiler->sources),
+		.ready = profiler->ready,
 	};
 	if (profiler->event_log)
 		ret_stats->events_dropped = event_log_dropped(profiler->event_log);

@@ -10,6 +10,7 @@
 #include "agent/overhead/budget.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
+#include "agent/publish/running_processes.h"
 #include "agent/python/python_code_cache.h"
 #include "agent/stacks/export_interval.h"
 #include "agent/stacks/snapshot_queue.h"
@@ -23,11 +24,19 @@ struct confined_launcher;
 struct gpu_kernel_request;
 struct profiler;
 
+/**
+ * For profiler_options.ready_ns_max. 150 processes take a fifth of it. Past it measuring begins anyway: of a machine with
+ * thousands, the first stacks of the idle ones may be truncated.
+ */
+#define PROFILER_READY_NS_MAX (400ULL * 1000000)
+
 struct profiler_options {
 	uint32_t frequency_hz; // samples per second and CPU, 1..1000; 99 by default
 	uint64_t slot_ns;      // 10 ms .. 1 s; 20 ms by default
 	pid_t pid;             // this process and its later children only; 0: all
-	struct labels labels;  // --label; they override what is detected
+	// Before measuring, publish the processes that run, for so long at most; 0: those of samples only.
+	uint64_t ready_ns_max;
+	struct labels labels; // --label; they override what is detected
 	const char
 		*attribute_patterns; // of resource attributes that become labels, too; NULL: none
 	bool limit_series;           // for a collector: series_quota.h
@@ -75,13 +84,14 @@ struct profiler_stats {
 	bool budget_known;           // false: no overhead budget
 	uint64_t attributes_refused; // resource attributes that became no label
 	struct budget_stats budget;
+	struct running_ready ready; // when measuring began
 	struct process_unwind_stats unwind;
 	struct python_code_cache_stats python;
 };
 
 /**
- * Check the machine (root or capabilities, BTF, kernel version), load and attach everything, scan
- * the processes. Sampling runs on return. On failure @err says what is missing and how to get it.
+ * Check the machine (root or capabilities, BTF, kernel version), load everything, publish the processes that run, then
+ * attach. Sampling runs on return. On failure @err says what is missing and how to get it.
  */
 int profiler_open(const struct profiler_options *options, struct profiler **ret_profiler,
 		  struct error *err);

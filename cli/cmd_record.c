@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/profiler.h"
+#include "agent/sources/source.h"
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -25,6 +26,7 @@
 #include "cli/output_file.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
+#include "cli/profiler_ready.h"
 #include "cli/profiler_wait.h"
 #include "cli/progress.h"
 #include "cli/recorded_type.h"
@@ -33,6 +35,7 @@
 #define DRAIN_INTERVAL_NS    (2 * NS_PER_SECOND)
 #define PROGRESS_INTERVAL_NS (250 * NS_PER_MS)
 #define DURATION_NS_MIN      (10 * NS_PER_MS)
+#define EXIT_SIGNALED        128           // and the signal's number, as shells have it
 #define RECORD_SLOT_NS       NS_PER_SECOND // the files keep no time, so few slots are cheapest
 
 struct record_options {
@@ -60,6 +63,7 @@ struct recording {
 	struct output_file file;
 	int pidfd; // of the process given by -p; -1: none
 	int signal_fd;
+	uint64_t opened_ns;
 	uint64_t started_ns;
 	uint64_t samples;
 	uint64_t dropped;
@@ -71,7 +75,8 @@ static const char notes[] =
 	"interactive flame graph) or .pb.gz (pprof). Without -p and COMMAND it records all\n"
 	"processes. Recording ends after -d, when the process or COMMAND exits, or with\n"
 	"Ctrl-C; FILE is written in each case. A COMMAND that still runs after -d is\n"
-	"terminated. TYPE is " RECORDED_TYPE_WORDS ".\n"
+	"terminated. With a COMMAND, the exit status is its own, or 128 + N if signal N\n"
+	"killed it. TYPE is " RECORDED_TYPE_WORDS ".\n"
 	"Off-CPU time excludes idle workers and event loops; how much is printed.\n"
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
@@ -193,6 +198,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.line_launcher = recording->launcher,
 		.sources = options->type->sources,
 		.events = recording->events,
+		.ready_ns_max = options->command ? 0 : PROFILER_READY_NS_MAX, // it has not begun
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
 	};
 	int rc = labels_copy(&options->labels, &profiler_options.labels);
@@ -230,6 +236,10 @@ static int begin(struct recording *recording, struct error *err)
 	if (!recording->merged)
 		return error_set(err, -ENOMEM, "out of memory");
 	recording->started_ns = clock_monotonic_ns();
+	if (!options->command)
+		profiler_ready_print(recording->profiler,
+				     ns_between(recording->opened_ns, recording->started_ns),
+				     "cairn record");
 	return options->command
 		       ? held_command_release(&recording->command, options->command[0], err)
 		       : 0;
@@ -247,14 +257,20 @@ static int drain(struct recording *recording, struct error *err)
 	return profile_merge(recording->merged, interval, err);
 }
 
-static void show_progress(struct recording *recording, uint64_t now_ns)
+static void count_samples(struct recording *recording)
 {
 	struct profiler_stats stats;
-	char detail[64];
 
 	profiler_read_stats(recording->profiler, &stats);
 	recording->samples = profiler_stats_samples(&stats);
 	recording->dropped = profiler_stats_dropped(&stats);
+}
+
+static void show_progress(struct recording *recording, uint64_t now_ns)
+{
+	char detail[64];
+
+	count_samples(recording);
 	snprintf(detail, sizeof(detail), "%llu samples", (unsigned long long)recording->samples);
 	progress_draw("recording", now_ns - recording->started_ns, recording->options->duration_ns,
 		      detail);
@@ -294,7 +310,9 @@ static int run(struct recording *recording, struct error *err)
 	if (rc)
 		return rc;
 	profiler_stop(recording->profiler);
-	return drain(recording, err);
+	rc = drain(recording, err);
+	count_samples(recording); // the last ones were snapshots
+	return rc;
 }
 
 static int write_file(struct recording *recording, struct error *err)
@@ -327,27 +345,67 @@ static void report_command_end(const struct recording *recording)
 	else if (WIFSIGNALED(command->wait_status))
 		fprintf(stderr, "%s was killed by signal %d (%s)\n", name,
 			WTERMSIG(command->wait_status), strsignal(WTERMSIG(command->wait_status)));
-	else
+	else if (WEXITSTATUS(command->wait_status) || progress_is_shown())
 		fprintf(stderr, "%s exited with status %d\n", name,
 			WEXITSTATUS(command->wait_status));
 }
 
-static void report_recording(struct recording *recording)
+/* "pid 1234", the command, or "all processes". */
+static void describe_scope(const struct recording *recording, char *text, size_t size)
 {
-	double seconds = (double)(clock_monotonic_ns() - recording->started_ns) / NS_PER_SECOND;
+	const struct record_options *options = recording->options;
 
-	if (!progress_is_shown())
-		return;
-	if (recording->options->command)
-		report_command_end(recording);
-	fprintf(stderr, "%s: %.1f s, %llu samples", recording->options->output, seconds,
-		(unsigned long long)recording->samples);
-	if (recording->dropped)
-		fprintf(stderr, ", %llu dropped", (unsigned long long)recording->dropped);
-	fputc('\n', stderr);
+	if (options->pid)
+		snprintf(text, size, "pid %llu", (unsigned long long)options->pid);
+	else
+		snprintf(text, size, "%s",
+			 options->command ? options->command[0] : "all processes");
 }
 
-/* Also without a terminal: the file is incomplete. */
+/* CPU time is sampled; of the other types the figure that counts is their sum. */
+static void describe_amount(const struct recording *recording, char *text, size_t size)
+{
+	const struct recorded_type *type = recording->options->type;
+	const struct profile *merged = recording->merged;
+	double total = (double)recorded_type_total(type, merged);
+
+	if (!type->sources)
+		snprintf(text, size, "%llu samples", (unsigned long long)recording->samples);
+	else if (type->sources & SOURCE_MEMORY)
+		snprintf(text, size, "%.1f MiB in %u stacks", total / (1 << 20),
+			 merged->stack_count);
+	else
+		snprintf(text, size, "%.3f s in %u stacks", total / NS_PER_SECOND,
+			 merged->stack_count);
+}
+
+static void report_recording(const struct recording *recording)
+{
+	const struct record_options *options = recording->options;
+	char amount[64], scope[96];
+
+	if (options->command)
+		report_command_end(recording);
+	describe_amount(recording, amount, sizeof(amount));
+	describe_scope(recording, scope, sizeof(scope));
+	fprintf(stderr, "wrote %s: %s of %s, %llu lost\n", options->output, amount, scope,
+		(unsigned long long)recording->dropped);
+	if (!recorded_type_total(options->type, recording->merged))
+		fprintf(stderr, "cairn record: %s has nothing to show: %s\n", options->output,
+			recorded_type_zero_hint(options->type, recording->idle_excluded != 0));
+}
+
+/* A shell's: the command's own, or that of the signal which killed it. */
+static int exit_code_of(const struct recording *recording)
+{
+	const struct held_command *command = &recording->command;
+
+	if (!recording->options->command || !command->ended)
+		return EXIT_OK;
+	return WIFSIGNALED(command->wait_status) ? EXIT_SIGNALED + WTERMSIG(command->wait_status)
+						 : WEXITSTATUS(command->wait_status);
+}
+
 static void report_idle(const struct recording *recording)
 {
 	if (recording->idle_excluded)
@@ -358,6 +416,7 @@ static void report_idle(const struct recording *recording)
 
 static int record(struct recording *recording, struct error *err)
 {
+	recording->opened_ns = clock_monotonic_ns();
 	int rc = begin(recording, err);
 
 	if (!rc)
@@ -413,5 +472,5 @@ int cmd_record(int argc, char **argv)
 		fprintf(stderr, "cairn record: %s\n", err.text);
 		return EXIT_FAILED;
 	}
-	return EXIT_OK;
+	return exit_code_of(&recording);
 }

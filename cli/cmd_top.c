@@ -22,6 +22,7 @@
 #include "cli/function_table.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
+#include "cli/profiler_ready.h"
 #include "cli/profiler_wait.h"
 #include "cli/recorded_type.h"
 #include "cli/top_view.h"
@@ -209,6 +210,7 @@ static int begin(struct top *top, struct error *err)
 {
 	char folder[PATH_MAX];
 	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
+	uint64_t opened_ns = clock_monotonic_ns();
 	struct profiler_options options = {
 		.cache_folder = has_folder ? folder : NULL,
 		.frequency_hz = (uint32_t)top->options->frequency_hz,
@@ -217,6 +219,7 @@ static int begin(struct top *top, struct error *err)
 		.sources = top->options->type->sources,
 		.wakers = top->options->service,
 		.events = top->events,
+		.ready_ns_max = PROFILER_READY_NS_MAX,
 	};
 	int rc = options.pid ? check_pid(options.pid, err) : 0;
 
@@ -226,6 +229,9 @@ static int begin(struct top *top, struct error *err)
 		rc = profiler_open(&options, &top->profiler, err);
 	if (!rc)
 		rc = recorded_type_check(top->options->type, top->profiler, top->events, err);
+	if (!rc)
+		profiler_ready_print(top->profiler, ns_between(opened_ns, clock_monotonic_ns()),
+				     "cairn top");
 	if (!rc && !top->options->batch)
 		rc = top_view_open(err);
 	describe_scope(top);

@@ -95,3 +95,29 @@ int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
 		return 0;
 	return profile_keep_samples(profile, is_not_idle, NULL);
 }
+
+int64_t recorded_type_total(const struct recorded_type *type, const struct profile *profile)
+{
+	int64_t total = 0;
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct series *series = &profile->series[profile->samples[i].series];
+
+		if (is_of_type((void *)type, profile, series))
+			total += profile->samples[i].value;
+	}
+	return total;
+}
+
+const char *recorded_type_zero_hint(const struct recorded_type *type, bool had_idle)
+{
+	if (had_idle)
+		return "it only waited for work; --idle includes that";
+	if (!type->sources)
+		return "it used no CPU meanwhile; --type off-cpu shows where it blocks, a larger "
+		       "-d "
+		       "or -F catches rare work";
+	if (type->sources & SOURCE_MEMORY)
+		return "it touched no new memory meanwhile; try a larger -d";
+	return "none was measured meanwhile; try a larger -d";
+}

@@ -42,3 +42,9 @@ int recorded_type_check(const struct recorded_type *type, const struct profiler 
  */
 int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
 			     struct profile *profile);
+
+/** The sum of the type's samples in @profile, in its unit. */
+int64_t recorded_type_total(const struct recorded_type *type, const struct profile *profile);
+
+/** Why a profile of the type may be empty, and what to do; @had_idle: idle time was removed. */
+const char *recorded_type_zero_hint(const struct recorded_type *type, bool had_idle);

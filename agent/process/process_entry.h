@@ -56,6 +56,7 @@ struct process_context {
 	uint64_t jit_cut;            // process_jit that hit a limit
 	uint64_t jit_refused;        // reads skipped because of JIT_BYTES_MAX
 	struct work_pool work;       // of all processes' budgets
+	uint64_t put_off_bytes;      // mappings of more are not identified for now; 0: all are
 	struct labels extra_labels;
 	const char *attribute_patterns; // NULL: none
 	uint64_t attributes_refused;

@@ -119,9 +119,11 @@ static int open_mapped(struct mapping_list *list, struct mapping *mapping, const
 static void open_living(struct mapping_list *list, struct mapping *mapping, const struct proc *proc,
 			struct work_budget *budget, struct process_context *context)
 {
+	uint64_t bytes = mapping->limit - mapping->start;
 	struct work work;
 
 	if (use_known(list, mapping, proc->files, context) ||
+	    (context->put_off_bytes && bytes > context->put_off_bytes) ||
 	    !work_begin(&work, budget, "identifying files"))
 		return;
 	int rc = open_mapped(list, mapping, proc, context);

@@ -698,6 +698,11 @@ void process_table_expire(struct process_table *table, uint64_t age_ns)
 	executable_table_trim(table->context.executables);
 }
 
+void process_table_put_off_large_files(struct process_table *table, uint64_t bytes)
+{
+	table->context.put_off_bytes = bytes;
+}
+
 struct work_pool *process_table_work(struct process_table *table)
 {
 	return &table->context.work;

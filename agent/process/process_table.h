@@ -109,6 +109,9 @@ uint64_t process_table_sampled_version(const struct process_table *table);
 /** Evict processes that exited more than @age_ns ago, renew budgets. Call it once per export interval. */
 void process_table_expire(struct process_table *table, uint64_t age_ns);
 
+/** Do not identify files of which more than @bytes are mapped as code, until this is called with 0. */
+void process_table_put_off_large_files(struct process_table *table, uint64_t bytes);
+
 /** What the budgets of its processes share: to set limits and where to report, and to read what was put off. */
 struct work_pool *process_table_work(struct process_table *table);
 

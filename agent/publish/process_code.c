@@ -58,8 +58,10 @@ static int collect_mapping(struct process_code *code, struct unwind_tables *tabl
 		return collect_executable(code, tables, mapping);
 	if (mapping_is_jit(list, mapping))
 		return jit_code_add(jit, mapping, &code->pages);
-	if (mapping->file == MAPPING_FILE_UNKNOWN)
+	if (mapping->file == MAPPING_FILE_UNKNOWN) {
 		what = MAPPING_CODE_UNKNOWN;
+		code->unidentified++;
+	}
 	return mapping_pages_add(&code->pages, mapping->start, mapping->limit, what);
 }
 
@@ -85,6 +87,7 @@ static int collect(struct process_code *code, struct unwind_tables *tables,
 		   const struct mapping_list *list, const struct jit_code *jit)
 {
 	memset(code->states, 0, sizeof(code->states));
+	code->unidentified = 0;
 	code->file_count = 0;
 	for (uint32_t i = 0; i < list->count; i++) {
 		int rc = collect_mapping(code, tables, list, &list->mappings[i], jit);

@@ -15,6 +15,7 @@ struct process_code {
 	uint32_t *files; // numbers of unwind_tables_want(), sorted, distinct
 	uint32_t file_count, file_capacity;
 	uint32_t states[UNWIND_FILE_STATES]; // number of mappings, by their file's state
+	uint32_t unidentified; // mappings whose file was not opened yet: that was put off
 };
 
 void process_code_deinit(struct process_code *code);

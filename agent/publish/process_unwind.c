@@ -209,8 +209,9 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct published *r
 			    const struct mapping_list *list)
 {
 	const uint32_t *states = unwinds->code.states;
-	bool is_complete = !states[UNWIND_FILE_PENDING] && !states[UNWIND_FILE_NO_SPACE] &&
-			   !states[UNWIND_FILE_UNOPENED] && !states[UNWIND_FILE_IDLE];
+	bool is_complete = !unwinds->code.unidentified && !states[UNWIND_FILE_PENDING] &&
+			   !states[UNWIND_FILE_NO_SPACE] && !states[UNWIND_FILE_UNOPENED] &&
+			   !states[UNWIND_FILE_IDLE];
 	struct mapping_list *held =
 		is_complete ? NULL : mapping_list_hold((struct mapping_list *)list);
 
@@ -218,7 +219,8 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct published *r
 	record->list = held;
 	record->pending = states[UNWIND_FILE_PENDING] != 0;
 	record->again_ns = 0;
-	if (states[UNWIND_FILE_UNOPENED])
+	// What was put off has a budget again in the next export interval.
+	if (states[UNWIND_FILE_UNOPENED] || unwinds->code.unidentified)
 		publish_at(unwinds, record, clock_monotonic_ns() + AGAIN_NS);
 	else if (states[UNWIND_FILE_NO_SPACE])
 		publish_at(unwinds, record, clock_monotonic_ns() + NO_ROOM_AGAIN_NS);
@@ -262,6 +264,7 @@ static int publish(struct process_unwinds *unwinds, struct published *record,
 	scan_jit(unwinds, record, list);
 	rc = process_code_collect(&unwinds->code, unwinds->tables, list, record->jit);
 	record->tables_pending = pending_tables(unwinds->code.states);
+	record->unidentified = unwinds->code.unidentified;
 	if (!rc)
 		rc = write_and_hold(unwinds, record);
 	wait_for_tables(unwinds, record, list);
@@ -457,6 +460,33 @@ bool process_unwind_waits(const struct process_unwinds *unwinds, const struct pr
 	const struct published *record = find(unwinds, key->pid);
 
 	return record && published_is_of(record, key) && record->pending;
+}
+
+bool process_unwind_is_ready(const struct process_unwinds *unwinds, const struct process_key *key)
+{
+	const struct published *record = find(unwinds, key->pid);
+
+	return unwinds->maps->unused || (record && published_is_of(record, key) &&
+					 !record->tables_pending && !record->unidentified);
+}
+
+bool process_unwind_is_identified(const struct process_unwinds *unwinds,
+				  const struct process_key *key)
+{
+	const struct published *record = find(unwinds, key->pid);
+
+	return unwinds->maps->unused ||
+	       (record && published_is_of(record, key) && !record->unidentified);
+}
+
+void process_unwind_prefer(struct process_unwinds *unwinds, const struct process_key *key)
+{
+	const struct published *record = find(unwinds, key->pid);
+
+	if (!record || !published_is_of(record, key))
+		return;
+	for (uint32_t i = 0; i < record->file_count; i++)
+		unwind_tables_prefer(unwinds->tables, record->files[i]);
 }
 
 const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,

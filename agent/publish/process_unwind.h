@@ -97,6 +97,16 @@ void process_unwind_use(struct process_unwinds *unwinds, const struct process_ke
 /** Is the process published, but not all of its files' tables ready? */
 bool process_unwind_waits(const struct process_unwinds *unwinds, const struct process_key *key);
 
+/** Is the process published, and are the tables of all its files there that can be? */
+bool process_unwind_is_ready(const struct process_unwinds *unwinds, const struct process_key *key);
+
+/** Is the process published, with all of its files? Their tables may be missing. */
+bool process_unwind_is_identified(const struct process_unwinds *unwinds,
+				  const struct process_key *key);
+
+/** Build the tables of this published process before those that no stack needed yet. */
+void process_unwind_prefer(struct process_unwinds *unwinds, const struct process_key *key);
+
 /** The interpreter of a published process, to name its frames; NULL: none. Valid until @unwinds changes. */
 const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
 						   const struct process_key *key);

@@ -19,6 +19,7 @@ struct published {
 	struct process_key key; // pid 0: free slot
 	struct python_process python;
 	uint32_t tables_pending; // as in struct process_unwind
+	uint32_t unidentified;   // mappings whose file is not known yet
 	// In the kernel:
 	uint64_t pages_hash;
 	uint32_t generation; // 0: nothing yet

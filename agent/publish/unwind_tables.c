@@ -46,6 +46,7 @@ struct file {
 	char key[EXECUTABLE_KEY_BYTES]; // "": free slot
 	uint32_t holders;
 	uint32_t misses;
+	bool preferred;          // PENDING: built before others that no stack needed
 	uint64_t size;           // most bytes that a process maps
 	uint64_t expected_bytes; // PENDING: estimate of the table
 	uint64_t used_ns;
@@ -170,13 +171,15 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-// Tables that samples need come first, by samples per cost of building; then the smallest.
+// Tables that samples need come first, by samples per cost of building; then the preferred ones; then the smallest.
 static uint64_t weight_of(const struct file *file)
 {
 	uint64_t size_max = (1ULL << MISS_WEIGHT_BITS) - 1;
 
+	if (!file->misses && file->preferred)
+		return size_max;
 	if (!file->misses)
-		return size_max - smaller(file->size, size_max);
+		return size_max - 1 - smaller(file->size, size_max - 1);
 	return size_max + ((uint64_t)file->misses << MISS_WEIGHT_BITS) / (file->size + COST_BYTES);
 }
 
@@ -344,6 +347,15 @@ void unwind_tables_miss(struct unwind_tables *tables, uint32_t item, struct exec
 		file->misses++;
 	begin_if_due(tables, item, executable);
 	if (file->public.state == UNWIND_FILE_PENDING)
+		unwind_builder_weigh(tables->builder, file->job, weight_of(file));
+}
+
+void unwind_tables_prefer(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+
+	file->preferred = file->public.state == UNWIND_FILE_PENDING;
+	if (file->preferred)
 		unwind_builder_weigh(tables->builder, file->job, weight_of(file));
 }
 

@@ -72,6 +72,9 @@ const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables,
  */
 void unwind_tables_miss(struct unwind_tables *tables, uint32_t file, struct executable *executable);
 
+/** Build this table, if it is pending, after those that stacks needed and before all others. */
+void unwind_tables_prefer(struct unwind_tables *tables, uint32_t file);
+
 /**
  * A stack ended in a function, @size bytes at @offset of the file, that the table does not describe.
  * unwind_tables_renew() builds the table again with what analyzing its code gives.
