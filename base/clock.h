@@ -14,6 +14,8 @@
 uint64_t clock_realtime_ns(void);
 /** Time since boot without suspend, the kernel's bpf_ktime_get_ns(): what durations are measured with. */
 uint64_t clock_monotonic_ns(void);
+/** The same as of the kernel's last tick, up to 10 ms ago; a third of the cost. Compare by ns_between(). */
+uint64_t clock_coarse_ns(void);
 /** CPU time that the calling process has used, user and system. */
 uint64_t clock_process_cpu_ns(void);
 /** The same of the calling thread. */

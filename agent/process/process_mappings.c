@@ -168,11 +168,11 @@ static bool use_system_file(struct mapping_list *list, struct mapping *mapping,
 int process_entry_open_file(struct process_entry *entry, struct mapping *mapping,
 			    struct process_context *context)
 {
-	uint64_t now = clock_monotonic_ns();
 	struct proc proc;
 
 	if (!wants_file(mapping) || use_known(entry->mappings, mapping, -1, context))
 		return 0;
+	uint64_t now = clock_monotonic_ns();
 	if (entry->gone && mapping->executable && now < entry->reopen_ns)
 		return 0;
 	entry->reopen_ns = now + REOPEN_NS;
@@ -343,12 +343,14 @@ static bool is_outdated(const struct process_entry *entry, const struct process_
 
 void process_entry_refresh_lost(struct process_entry *entry, struct process_context *context)
 {
-	uint64_t now = clock_monotonic_ns(), wait = entry->mappings_wait_ns;
+	uint64_t now, wait = entry->mappings_wait_ns;
 
+	if (!is_outdated(entry, context))
+		return;
+	now = clock_monotonic_ns();
 	if (wait < MAPPINGS_OUTDATED_NS)
 		wait = MAPPINGS_OUTDATED_NS;
-	if (is_outdated(entry, context) &&
-	    (!entry->refreshed_ns || now - entry->refreshed_ns >= wait))
+	if (!entry->refreshed_ns || now - entry->refreshed_ns >= wait)
 		refresh_mappings(entry, context, now);
 }
 
@@ -375,17 +377,17 @@ struct mapping *process_entry_find_mapping(struct process_entry *entry,
 					   struct process_context *context, uint64_t address)
 {
 	process_entry_refresh_lost(entry, context);
-	uint64_t now = clock_monotonic_ns();
+	uint64_t now = clock_coarse_ns(); // this is done for each frame
 
 	entry->used_ns = now;
 	if (!is_users(entry, address))
 		return NULL;
 	struct mapping *mapping = mapping_list_find(entry->mappings, address);
-	if (now - entry->mappings_read_ns < age_max(entry, mapping, context))
+	if (ns_between(entry->mappings_read_ns, now) < age_max(entry, mapping, context))
 		return mapping;
 
 	uint64_t wait = entry->mappings_wait_ns;
-	refresh_mappings(entry, context, now);
+	refresh_mappings(entry, context, clock_monotonic_ns());
 	mapping = mapping_list_find(entry->mappings, address);
 	if (!mapping && entry->mappings_wait_ns < longer_wait(wait))
 		entry->mappings_wait_ns = longer_wait(wait);
