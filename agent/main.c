@@ -16,6 +16,7 @@
 #include "agent/guard/watchdog.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
+#include "agent/program_pages.h"
 #include "agent/restrictions.h"
 #include "agent/ship/identity.h"
 #include "agent/ship/sender.h"
@@ -375,7 +376,13 @@ static void report(struct agent *agent, enum log_level level)
 	stats_post_losses(&agent->stats_before, &now, agent->events);
 	log_events(agent);
 	agent->stats_before = now;
-	agent->next_stats_ns = now.time_ns + STATS_NS;
+}
+
+// What starting and a busy minute needed and this one does not is given back.
+static void release_memory(void)
+{
+	program_pages_release();
+	malloc_trim(0);
 }
 
 static void on_tick(struct agent *agent)
@@ -385,8 +392,11 @@ static void on_tick(struct agent *agent)
 	(void)!read(agent->tick_fd, &expirations, sizeof(expirations));
 	profiler_tick(agent->profiler);
 	log_events(agent);
-	if (clock_monotonic_ns() >= agent->next_stats_ns)
-		report(agent, LOG_LEVEL_DEBUG);
+	if (clock_monotonic_ns() < agent->next_stats_ns)
+		return;
+	report(agent, LOG_LEVEL_DEBUG);
+	agent->next_stats_ns = agent->stats_before.time_ns + STATS_NS;
+	release_memory();
 }
 
 static void on_profiler(struct agent *agent)
