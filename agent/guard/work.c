@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/id128.h"
 
 enum { READS_PER_CHECK = 16 }; // of the clock, which costs a fraction of a read
 
@@ -138,11 +139,26 @@ bool work_is_spent(void)
 	return innermost && innermost->is_spent;
 }
 
+uint64_t work_payer_of(const void *bytes, size_t size)
+{
+	uint64_t payer = hash64_of(bytes, size);
+
+	return payer ? payer : 1;
+}
+
+uint64_t work_payer(void)
+{
+	return innermost && innermost->budget ? innermost->budget->payer : 0;
+}
+
 void work_budget_init(struct work_budget *budget, struct work_pool *pool, uint32_t pid,
 		      uint64_t start_ns)
 {
+	const uint64_t itself[] = { pid, start_ns };
+
 	*budget = (struct work_budget){ .pool = pool,
 					.pid = (pid_t)pid,
+					.payer = work_payer_of(itself, sizeof(itself)),
 					.is_left_alone =
 						hung_processes_has(pool->hung, pid, start_ns) };
 }
@@ -151,6 +167,7 @@ void work_budget_inherit(struct work_budget *budget, const struct work_budget *f
 {
 	budget->spent_ns = former->spent_ns;
 	budget->interval = former->interval;
+	budget->payer = former->payer;
 }
 
 void work_pool_renew(struct work_pool *pool)

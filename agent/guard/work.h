@@ -13,6 +13,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -50,6 +51,7 @@ struct work_budget {
 	uint32_t put_off_interval;
 	bool is_put_off;    // in put_off_interval
 	bool is_left_alone; // nothing is read for it
+	uint64_t payer;     // who pays for what its files cost later on (shares.h)
 };
 
 /** A work in progress. */
@@ -84,6 +86,11 @@ bool work_is_spent(void);
 /** The budget of the process @pid that started at @start_ns. */
 void work_budget_init(struct work_budget *budget, struct work_pool *pool, uint32_t pid,
 		      uint64_t start_ns);
+
+/** A payer by what all of a container, pod or unit have in common, or by a process. */
+uint64_t work_payer_of(const void *bytes, size_t size);
+/** Who pays for the innermost work; 0 outside of any. */
+uint64_t work_payer(void);
 
 /** @budget is of a child or successor of @former's process: it takes over what that one has spent. */
 void work_budget_inherit(struct work_budget *budget, const struct work_budget *former);

@@ -148,16 +148,14 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
  * is read from disk: labels are read again then.
  */
 static int read_labels(struct process_entry *entry, const struct proc *proc,
-		       struct process_context *context)
+		       const struct buffer *cgroup, struct process_context *context)
 {
 	_cleanup_(buffer_deinit) struct buffer environment = { 0 };
-	_cleanup_(buffer_deinit) struct buffer cgroup = { 0 };
 	char executable[MAPPING_PATH_BYTES_MAX];
 	bool has_executable = proc_read_link(proc->fd, "exe", executable, sizeof(executable)) == 0;
 
 	if (!proc->stat.kernel_thread)
 		proc_read(proc->files, "environ", ENVIRON_BYTES_MAX, &environment);
-	proc_read(proc->fd, "cgroup", CGROUP_FILE_BYTES_MAX, &cgroup);
 
 	bool again = !environment.size && !proc->stat.kernel_thread &&
 		     ++entry->label_tries < LABEL_TRIES_MAX;
@@ -168,8 +166,8 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 		.executable = has_executable ? executable : NULL,
 		.environ_ = (const char *)environment.bytes,
 		.environ_size = environment.size,
-		.cgroup = (const char *)cgroup.bytes,
-		.cgroup_size = cgroup.size,
+		.cgroup = (const char *)cgroup->bytes,
+		.cgroup_size = cgroup->size,
 		.node = context->node,
 		.attribute_patterns = context->attribute_patterns,
 		.kernel_thread = proc->stat.kernel_thread,
@@ -225,15 +223,33 @@ uint64_t process_entry_jit_version(struct process_entry *entry, struct process_c
 
 /* ---- description ---------------------------------------------------------------------------- */
 
+/* A container's processes pay together, and a unit's: with another process nobody gets a share more. */
+static void find_payer(struct process_entry *entry, const struct buffer *file)
+{
+	struct cgroup cgroup;
+
+	cgroup_parse((const char *)file->bytes, file->size, &cgroup);
+	const char *shared = cgroup.pod_uid[0]     ? cgroup.pod_uid
+			     : cgroup.container[0] ? cgroup.container
+						   : cgroup.unit;
+	if (shared[0])
+		entry->process.budget.payer = work_payer_of(shared, strlen(shared));
+}
+
 static int describe_living(struct process_entry *entry, const struct proc *proc,
 			   struct process_context *context)
 {
+	_cleanup_(buffer_deinit) struct buffer cgroup = { 0 };
+
 	snprintf(entry->process.name, sizeof(entry->process.name), "%.*s",
 		 (int)sizeof(entry->process.name) - 1, proc->stat.name);
 	utf8_clean(entry->process.name);
 	entry->kernel_thread = proc->stat.kernel_thread;
+	// First: files are opened for a payer.
+	proc_read(proc->fd, "cgroup", CGROUP_FILE_BYTES_MAX, &cgroup);
+	find_payer(entry, &cgroup);
 	process_entry_read_mappings(entry, proc, context);
-	return read_labels(entry, proc, context);
+	return read_labels(entry, proc, &cgroup, context);
 }
 
 static int describe_gone(struct process_entry *entry, struct process_context *context)

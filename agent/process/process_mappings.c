@@ -121,9 +121,11 @@ static void open_living(struct mapping_list *list, struct mapping *mapping, cons
 {
 	uint64_t bytes = mapping->limit - mapping->start;
 	struct work work;
+	bool is_known = use_known(list, mapping, proc->files, context);
 
-	if (use_known(list, mapping, proc->files, context) ||
-	    (context->put_off_bytes && bytes > context->put_off_bytes) ||
+	if (mapping->executable)
+		executable_table_charge(context->executables, mapping->executable, budget->payer);
+	if (is_known || (context->put_off_bytes && bytes > context->put_off_bytes) ||
 	    !work_begin(&work, budget, "identifying files"))
 		return;
 	int rc = open_mapped(list, mapping, proc, context);

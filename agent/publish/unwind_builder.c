@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/elf/elf.h"
+#include "agent/guard/shares.h"
 #include "agent/python/python_eval_loop.h"
 #include "agent/unwind/unwind_rules.h"
 #include "agent/unwind/unwind_splice.h"
@@ -33,6 +34,10 @@ enum {
 /* A batch waits so long for more tables to share the kernel's 10 ms. */
 #define BATCH_NS (20 * NS_PER_MS)
 
+/* Each payer has so much of the thread's time per interval before others come first; what is more it owes. */
+#define SHARE_NS         (250 * NS_PER_MS)
+#define SHARE_RENEWED_NS (5 * NS_PER_SECOND)
+
 /* To free the rules of an installed table. */
 struct installed {
 	uint16_t *rules;
@@ -52,6 +57,8 @@ struct unwind_builder {
 	struct unwind_job *waiting;
 	struct unwind_job *done;
 	struct unwind_builder_stats stats;
+	struct shares time;  // CPU time of the thread
+	uint64_t renewed_ns; // when payers last gave some back
 	uint64_t bytes_max;
 	bool stopping;
 
@@ -101,12 +108,33 @@ static void free_jobs(struct unwind_job *job)
 	}
 }
 
-// Removals free space: they come first. Needs the lock.
-static bool is_before(const struct unwind_job *job, const struct unwind_job *other)
+// How many shares its payer has taken: until the first is used up, the weight alone decides. Needs the lock.
+static uint64_t shares_taken(const struct unwind_builder *builder, const struct unwind_job *job)
+{
+	return shares_of(&builder->time, job->payer) / SHARE_NS;
+}
+
+// Removals free space: they come first. One process with many large files, new ones again and again, must not keep the
+// thread from all others'. Needs the lock.
+static bool is_before(const struct unwind_builder *builder, const struct unwind_job *job,
+		      const struct unwind_job *other)
 {
 	if (job->kind != other->kind)
 		return job->kind == UNWIND_JOB_REMOVE;
-	return job->weight > other->weight;
+	uint64_t taken = shares_taken(builder, job), taken_by_other = shares_taken(builder, other);
+
+	return taken != taken_by_other ? taken < taken_by_other : job->weight > other->weight;
+}
+
+// Needs the lock.
+static void renew_shares(struct unwind_builder *builder)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (now - builder->renewed_ns < SHARE_RENEWED_NS)
+		return;
+	builder->renewed_ns = now;
+	shares_give_back_all(&builder->time, SHARE_NS);
 }
 
 // Needs the lock.
@@ -114,8 +142,9 @@ static struct unwind_job *take_next(struct unwind_builder *builder)
 {
 	struct unwind_job **first = &builder->waiting;
 
+	renew_shares(builder);
 	for (struct unwind_job **job = first; *job; job = &(*job)->next)
-		if (is_before(*job, *first))
+		if (is_before(builder, *job, *first))
 			first = job;
 
 	struct unwind_job *taken = *first;
@@ -439,14 +468,26 @@ static void flush(struct unwind_builder *builder)
 
 // ---- the thread -----------------------------------------------------------------------------
 
+static void charge(struct unwind_builder *builder, uint64_t payer, uint64_t ns)
+{
+	pthread_mutex_lock(&builder->lock);
+	shares_take(&builder->time, payer, ns);
+	pthread_mutex_unlock(&builder->lock);
+}
+
 static void work(struct unwind_builder *builder, struct unwind_job *job)
 {
+	uint64_t began_ns = thread_cpu_ns();
+
 	if (job->kind == UNWIND_JOB_REMOVE) {
 		job->rc = unwind_maps_remove_table(builder->maps, job->number);
 		if (!job->rc)
 			drop_installed(builder, job->number);
 	}
-	if (job->kind == UNWIND_JOB_REMOVE || build_and_load(builder, job))
+	bool is_done = job->kind == UNWIND_JOB_REMOVE || build_and_load(builder, job);
+
+	charge(builder, job->payer, thread_cpu_ns() - began_ns);
+	if (is_done)
 		return_jobs(builder, &job, 1);
 }
 

@@ -30,7 +30,8 @@ struct unwind_job {
 	struct file_version version;    // that was hashed for the key
 	char key[EXECUTABLE_KEY_BYTES]; // of the executable
 	char name[64];                  // of the file, for errors
-	uint64_t weight;                // the heaviest comes first
+	uint64_t weight;                // the heaviest comes first, of payers within their share
+	uint64_t payer;                 // of the executable; who has taken much time comes later
 	bool renews;                    // replaces a table, which stays until then
 	uint64_t renewed_bytes;         // kernel memory of that table, freed then
 	// Renewing: functions to analyze (MARK_ANALYZE). Else a result: functions already known to need it.

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/guard/shares.h"
 #include "agent/publish/analyzed_file.h"
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -49,6 +50,7 @@ struct file {
 	bool preferred;          // PENDING: built before others that no stack needed
 	uint64_t size;           // most bytes that a process maps
 	uint64_t expected_bytes; // PENDING: estimate of the table
+	uint64_t payer;          // PENDING: who paid for it when it was queued
 	uint64_t used_ns;
 	uint64_t unmapped_ns;           // since when no process holds it
 	uint64_t again_ns;              // NO_SPACE: when to retry
@@ -76,6 +78,7 @@ struct unwind_tables {
 	uint64_t reads;
 	uint64_t bytes_max;
 	uint64_t pending_bytes; // estimate of all pending tables
+	struct shares pending;  // tables, by payer
 	struct unwind_tables_stats stats;
 };
 
@@ -238,7 +241,8 @@ static void begin(struct unwind_tables *tables, uint32_t item, struct executable
 {
 	struct file *file = &tables->files[item];
 
-	if (tables->stats.pending == PENDING_MAX)
+	if (!shares_may_take(&tables->pending, executable->payer, tables->stats.pending,
+			     PENDING_MAX))
 		return;
 	if (!tables->free_number_count) {
 		refuse_for_number(tables, item);
@@ -254,6 +258,8 @@ static void begin(struct unwind_tables *tables, uint32_t item, struct executable
 		return;
 	}
 	prepare(tables, item, job, fd, &version, path_base_name(executable->path));
+	file->payer = job->payer = executable->payer;
+	shares_take(&tables->pending, file->payer, 1);
 	file->expected_bytes = estimate_bytes(file);
 	tables->pending_bytes += file->expected_bytes;
 	set_state(tables, file, UNWIND_FILE_PENDING);
@@ -476,6 +482,7 @@ static void accept_job(struct unwind_tables *tables, const struct unwind_job *jo
 		return;
 	}
 	tables->pending_bytes -= file->expected_bytes;
+	shares_give_back(&tables->pending, file->payer, 1);
 	file->public.changed = tables->reads;
 	accept_built(tables, file, job);
 	if (!job->rc)
@@ -529,6 +536,7 @@ static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 		return;
 	prepare(tables, item, job, analyzed_file_take_fd(analyzed, &tables->analyzed),
 		&analyzed->version, analyzed->name);
+	job->payer = tables->files[item].payer;
 	job->renews = true;
 	job->analyzed = analyzed->all;
 	job->analyzed_before = analyzed->built;

@@ -21,6 +21,8 @@
 #include "agent/elf/file_content.h"
 #include "agent/elf/file_version.h"
 #include "agent/elf/foreign_file.h"
+#include "agent/guard/shares.h"
+#include "agent/guard/work.h"
 #include "agent/symbols/file_identity.h"
 #include "agent/symbols/file_symbols.h"
 #include "agent/symbols/symbol_name_cache.h"
@@ -86,7 +88,10 @@ struct executable_table {
 	uint32_t open_count; // of files and debug files
 	struct debuginfod *debuginfod;
 	uint64_t debuginfod_answers; // seen so far
-	uint64_t reading_ns;         // CPU time spent in this export interval
+	struct shares held;          // executables, by payer
+	struct shares reading;       // CPU time spent, by payer; past intervals' in part
+	uint64_t reading_ns;         // in this export interval, by all
+	bool any_deferred;
 };
 
 static struct entry *entry_of(struct executable *executable)
@@ -392,6 +397,10 @@ static int add_entry(struct executable_table *table, const struct file_identity 
 	if (table->count >= EXECUTABLES_MAX)
 		return error_set(err, -ENOSPC, "%s: executable not read: table full (limit %u)",
 				 path, table->count);
+	if (!shares_may_take(&table->held, work_payer(), table->count, EXECUTABLES_MAX))
+		return error_set(err, -ENOSPC,
+				 "%s: executable not read: as many are left for other containers",
+				 path);
 
 	struct entry *entry = calloc(1, sizeof(*entry));
 	uint32_t item;
@@ -413,6 +422,8 @@ static int add_entry(struct executable_table *table, const struct file_identity 
 		return error_set(err, -ENOMEM, "%s: out of memory", path);
 	}
 	utf8_clean(entry->executable.path);
+	entry->executable.payer = work_payer();
+	shares_take(&table->held, entry->executable.payer, 1);
 	*ret_entry = entry;
 	return 0;
 }
@@ -508,6 +519,15 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 	return executable_table_open_of(table, fd, -1, path, ret_executable, err);
 }
 
+void executable_table_charge(struct executable_table *table, struct executable *executable,
+			     uint64_t payer)
+{
+	if (!executable->payer || executable->payer == payer)
+		return;
+	shares_give_back(&table->held, executable->payer, 1);
+	executable->payer = 0;
+}
+
 /* ---- symbols ------------------------------------------------------------------------------- */
 
 static void free_least_recently_used(struct executable_table *table, const struct entry *but)
@@ -601,6 +621,18 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
+static void charge_reading(struct executable_table *table, const struct entry *entry, uint64_t ns)
+{
+	table->reading_ns += ns;
+	shares_take(&table->reading, entry->executable.payer, ns);
+}
+
+static bool may_read_symbols(const struct executable_table *table, const struct entry *entry)
+{
+	return shares_may_take(&table->reading, entry->executable.payer, table->reading_ns,
+			       EXECUTABLE_SYMBOLS_NS_MAX);
+}
+
 static int read_symbols(struct executable_table *table, struct entry *entry)
 {
 	uint64_t begin_ns = thread_cpu_ns();
@@ -614,7 +646,7 @@ static int read_symbols(struct executable_table *table, struct entry *entry)
 			rc = read_with(entry, debug_fd);
 		}
 	}
-	table->reading_ns += thread_cpu_ns() - begin_ns;
+	charge_reading(table, entry, thread_cpu_ns() - begin_ns);
 	if (!has_file(entry)) {
 		file_symbols_deinit(&entry->symbols);
 		return 0;
@@ -658,8 +690,8 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 	entry->used_ns = clock_monotonic_ns();
 	if (!entry->symbols.table && (entry->unreadable || entry->fd < 0))
 		return -ENOENT;
-	if (!entry->symbols.table && table->reading_ns >= EXECUTABLE_SYMBOLS_NS_MAX) {
-		entry->deferred = true;
+	if (!entry->symbols.table && !may_read_symbols(table, entry)) {
+		entry->deferred = table->any_deferred = true;
 		return -EAGAIN;
 	}
 	if (!entry->symbols.table && read_symbols(table, entry)) {
@@ -729,9 +761,11 @@ void line_files_close(struct line_files *files)
 
 static void allow_deferred(struct executable_table *table)
 {
-	bool any = table->reading_ns >= EXECUTABLE_SYMBOLS_NS_MAX;
+	bool any = table->any_deferred;
 
+	table->any_deferred = false;
 	table->reading_ns = 0;
+	shares_give_back_all(&table->reading, WORK_PROCESS_NS_MAX);
 	for (uint32_t i = 0; any && i < table->slot_count; i++) {
 		struct entry *entry = table->entries[i];
 
@@ -770,6 +804,7 @@ static void evict_entry(struct executable_table *table, uint32_t item)
 {
 	const struct executable *executable = &table->entries[item]->executable;
 
+	shares_give_back(&table->held, executable->payer, 1);
 	hash_table_remove(&table->by_key, hash_of_text(executable->key), item);
 	hash_table_remove(&table->by_id, hash_of_text(executable->id), item);
 	free_entry(table, table->entries[item]);

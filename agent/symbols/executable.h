@@ -21,7 +21,7 @@ enum {
 #define EXECUTABLE_SYMBOL_MEMORY_MAX \
 	(64ULL << 20) // of all symbol tables; the least recently used are evicted, and read again
 
-/** CPU time for reading symbols per export interval; the rest is read in the next. */
+/** CPU time for reading symbols per export interval; the rest is read in the next. A payer leaves others half of it. */
 #define EXECUTABLE_SYMBOLS_NS_MAX (2ULL * 1000000000)
 
 struct executable_table;
@@ -32,6 +32,7 @@ struct executable {
 	char *key; // "ID:CONTENT" (file_content.h): what is known of the file is kept by it; ID if it was never open
 	char *path; // as the process sees it: /usr/lib/libfoo.so.1, "[vdso]", "memfd:x"
 	bool has_build_id;
+	uint64_t payer; // who pays for what reading it costs (agent/guard/shares.h); 0: nobody
 	uint32_t symbols_version; // changes when more names may be found
 				  // the rest is private to executable.c
 };
@@ -57,7 +58,7 @@ void executable_table_poll(struct executable_table *table);
  * The executable behind an open file. Reads its identity now and keeps a duplicate of @fd for reading
  * symbols later. @path is for display. @fd stays the caller's.
  * Returns 0; -ENOEXEC (not an ELF file of this machine, or broken; @err says what); -EFBIG;
- * -ENOSPC at EXECUTABLES_MAX; -EAGAIN if it was written meanwhile: try again; -errno.
+ * -ENOSPC at EXECUTABLES_MAX, or when the payer of the work in progress has its share of them; -EAGAIN if it was written meanwhile: try again; -errno.
  */
 int executable_table_open(struct executable_table *table, int fd, const char *path,
 			  struct executable **ret_executable, struct error *err);
@@ -67,6 +68,10 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
  */
 int executable_table_open_of(struct executable_table *table, int fd, int folder, const char *path,
 			     struct executable **ret_executable, struct error *err);
+
+/** A process of @payer maps it: with another payer's, it is nobody's. */
+void executable_table_charge(struct executable_table *table, struct executable *executable,
+			     uint64_t payer);
 
 /**
  * The executable of the file with this stat(), if executable_table_open() had it; NULL: open it. A file
@@ -109,7 +114,8 @@ void executable_table_trim(struct executable_table *table);
 
 /**
  * The function at @offset in the file. Reads the symbols on first use (file_symbols.h).
- * Returns 0; -ENOENT if no symbol covers it; -EAGAIN past EXECUTABLE_SYMBOLS_NS_MAX: in the next interval.
+ * Returns 0; -ENOENT if no symbol covers it; -EAGAIN past EXECUTABLE_SYMBOLS_NS_MAX, or its payer's share of that: in a
+ * later interval.
  */
 int executable_find_symbol(struct executable_table *table, struct executable *executable,
 			   uint64_t offset, struct symbol *ret_symbol);

@@ -29,6 +29,7 @@ struct order {
 	uint32_t rules; // of its own
 	int32_t rc;     // fail instead
 	uint32_t broken;
+	uint32_t cpu_ms; // of building it
 };
 
 static atomic_uint builds;
@@ -36,6 +37,17 @@ static atomic_uint rows_max_asked;                           // by the last buil
 static atomic_uint order_of[64];                             // by pages: when the table was built
 static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER; // held: builds wait
 static sem_t asked;                                          // for each build
+
+static void use_cpu(uint32_t ms)
+{
+	struct timespec now, end;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+	end.tv_nsec += (long)ms * 1000000;
+	do
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	while ((now.tv_sec - end.tv_sec) * 1000000000L + now.tv_nsec < end.tv_nsec);
+}
 
 static struct unwind_table *table_of(const struct order *order)
 {
@@ -74,6 +86,7 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	sem_post(&asked);
 	pthread_mutex_lock(&building);
 	pthread_mutex_unlock(&building);
+	use_cpu(order.cpu_ms);
 	builds++;
 	if (order.rc)
 		return error_set(err, order.rc, "as ordered");
@@ -344,6 +357,59 @@ TEST(builds_most_missed_then_smallest_first)
 	EXPECT_EQ(2, order_of[2], "the one that was missed, though it is large");
 	EXPECT_EQ(3, order_of[3], "the smallest");
 	EXPECT_EQ(4, order_of[4], "the rest");
+	close_world();
+}
+
+/* As if a process of @payer had mapped it. */
+static struct executable *make_file_of(uint64_t payer, uint16_t id, struct order order)
+{
+	struct executable *executable = make_file(id, order);
+
+	executable->payer = payer;
+	return executable;
+}
+
+TEST(a_payer_past_its_share_waits)
+{
+	open_world(1 << 20);
+	sem_init(&asked, 0, 0);
+	pthread_mutex_lock(&building);
+	want(make_file_of(7, 1, (struct order){ .pages = 1, .rules = 1, .cpu_ms = 300 }));
+	sem_wait(&asked);
+	// Heavier, and there before the other.
+	struct executable *missed = make_file_of(7, 2, (struct order){ .pages = 2, .rules = 1 });
+	unwind_tables_miss(tables, want(missed), missed);
+	unwind_tables_want(tables, make_file_of(8, 3, (struct order){ .pages = 3, .rules = 1 }),
+			   1 << 20);
+	pthread_mutex_unlock(&building);
+	settle();
+	EXPECT_EQ(1, order_of[1], "the long one");
+	EXPECT_EQ(2, order_of[3], "another payer's");
+	EXPECT_EQ(3, order_of[2], "the next of the first payer");
+	close_world();
+}
+
+TEST(one_payers_queue_leaves_places)
+{
+	struct unwind_tables_stats stats;
+
+	open_world(64 << 20);
+	sem_init(&asked, 0, 0);
+	pthread_mutex_lock(&building);
+	for (uint16_t i = 1; i <= 300; i++)
+		want(make_file_of(7, i, (struct order){ .pages = 1, .rules = 1 }));
+	unwind_tables_read_stats(tables, &stats);
+	uint32_t file = want(make_file_of(8, 301, (struct order){ .pages = 1, .rules = 1 }));
+	enum unwind_file_state first = state_of(file);
+	pthread_mutex_unlock(&building);
+	EXPECT_EQ(128, stats.pending, "of the first payer");
+	EXPECT_EQ(UNWIND_FILE_PENDING, first, "another payer's");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "another payer's");
+	// The first's places are free again.
+	file = want(make_file_of(7, 302, (struct order){ .pages = 1, .rules = 1 }));
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "the first payer's");
+	settle();
 	close_world();
 }
 
@@ -760,6 +826,8 @@ RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
 	  cmocka_unit_test(does_not_build_what_cannot_fit),
 	  cmocka_unit_test(survives_a_kernel_that_refuses),
 	  cmocka_unit_test(builds_most_missed_then_smallest_first),
+	  cmocka_unit_test(a_payer_past_its_share_waits),
+	  cmocka_unit_test(one_payers_queue_leaves_places),
 	  cmocka_unit_test(prefetches_fill_half_the_budget),
 	  cmocka_unit_test(evicts_unneeded_then_least_recently_used),
 	  cmocka_unit_test(evicts_tables_of_few_for_many),

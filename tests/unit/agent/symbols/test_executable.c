@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "agent/elf/elf.h"
+#include "agent/guard/work.h"
 #include "tests/test.h"
 #include "tests/unit/agent/elf/elf_writer.h"
 
@@ -344,37 +345,109 @@ TEST(evicts_executables_without_holders)
 	executable_table_free(table);
 }
 
-TEST(symbol_tables_stay_within_their_memory)
+static int open_for(struct executable_table *table, struct work_budget *budget,
+		    struct elf_image *image, uint32_t id)
 {
-	enum { FILES = 8, SYMBOLS = 1 << 20 };
-	static struct elf_image image;
+	struct executable *executable;
+	struct work work;
+
+	memcpy(image->note_id, &id, sizeof(id));
+	int fd = image_open_cut(image, IMAGE_TEXT + IMAGE_TEXT_BYTES);
+	assert_true(work_begin(&work, budget, "identifying files"));
+	int rc = executable_table_open(table, fd, "x", &executable, NULL);
+	work_end(&work);
+	close(fd);
+	if (!rc)
+		executable_hold(executable);
+	return rc;
+}
+
+TEST(one_payer_leaves_executables_to_others)
+{
 	struct executable_table *table = executable_table_new();
-	Elf64_Sym *symbols = calloc(SYMBOLS, sizeof(*symbols));
-	struct executable *executables[FILES];
+	struct work_pool pool = { .process_ns = UINT64_MAX / 4, .total_ns = UINT64_MAX / 4 };
+	struct work_budget many, other;
+	struct elf_image image;
+	uint32_t count = 0;
 
 	image_init(&image);
-	image.segments[0].p_filesz = SYMBOLS;
+	work_budget_init(&many, &pool, 10, 1);
+	work_budget_init(&other, &pool, 11, 1);
+	while (count < EXECUTABLES_MAX && open_for(table, &many, &image, count) == 0)
+		count++;
+	EXPECT_EQ(EXECUTABLES_MAX / 2, count, "of the first payer");
+	EXPECT_EQ(0, open_for(table, &other, &image, EXECUTABLES_MAX), "another's");
+	executable_table_free(table);
+}
+
+enum { LARGE_FILES = 8, LARGE_SYMBOLS = 1 << 20 };
+
+/* Files with 12 MiB of symbols each. */
+static void open_large(struct executable_table *table,
+		       struct executable *ret_executables[LARGE_FILES])
+{
+	static struct elf_image image;
+	Elf64_Sym *symbols = calloc(LARGE_SYMBOLS, sizeof(*symbols));
+	size_t size = LARGE_SYMBOLS * sizeof(*symbols);
+
+	image_init(&image);
+	image.segments[0].p_filesz = LARGE_SYMBOLS;
 	image.sections[SECTION_SYMTAB].sh_offset = IMAGE_BYTES;
-	image.sections[SECTION_SYMTAB].sh_size = SYMBOLS * sizeof(*symbols);
-	for (uint32_t i = 0; i < SYMBOLS; i++)
+	image.sections[SECTION_SYMTAB].sh_size = size;
+	for (uint32_t i = 0; i < LARGE_SYMBOLS; i++)
 		symbols[i] = image_symbol(&image, "", i, 1, STB_GLOBAL, STT_FUNC),
 		image.names_size = 1, symbols[i].st_name = 2, symbols[i].st_shndx = 60000;
 	memcpy(image.names + 2, "it", 3);
-	for (int i = 0; i < FILES; i++) {     // 12 MiB of symbols each
-		executable_table_poll(table); // however slow this machine is at reading them
+	for (int i = 0; i < LARGE_FILES; i++) {
 		image.note_id[0] = (uint8_t)i;
 		int fd = image_open(&image);
-		assert_int_equal(SYMBOLS * sizeof(*symbols),
-				 write(fd, symbols, SYMBOLS * sizeof(*symbols)));
-		assert_int_equal(0, executable_table_open(table, fd, "x", &executables[i], NULL));
+		assert_int_equal(size, write(fd, symbols, size));
+		assert_int_equal(0,
+				 executable_table_open(table, fd, "x", &ret_executables[i], NULL));
 		close(fd);
+	}
+	free(symbols);
+}
+
+TEST(one_payer_leaves_time_for_others_symbols)
+{
+	enum { READS_MAX = 10000 };
+	struct executable_table *table = executable_table_new();
+	struct executable *executables[LARGE_FILES];
+	struct symbol symbol;
+	int rc = 0;
+
+	open_large(table, executables);
+	for (int i = 1; i < LARGE_FILES; i++)
+		executables[i]->payer = 7;
+	executables[0]->payer = 8;
+	// They do not fit the memory together: each is read again.
+	for (int i = 0; !rc && i < READS_MAX; i++)
+		rc = executable_find_symbol(table, executables[1 + i % (LARGE_FILES - 1)],
+					    IMAGE_TEXT + 77, &symbol);
+	EXPECT_EQ(-EAGAIN, rc, "the first payer's");
+	EXPECT_EQ(0, executable_find_symbol(table, executables[0], IMAGE_TEXT + 77, &symbol),
+		  "another's");
+	uint32_t version = executables[0]->symbols_version;
+	executable_table_poll(table);
+	EXPECT_EQ(version, executables[0]->symbols_version, "nothing new for the other");
+	executable_table_free(table);
+}
+
+TEST(symbol_tables_stay_within_their_memory)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *executables[LARGE_FILES];
+
+	open_large(table, executables);
+	for (int i = 0; i < LARGE_FILES; i++) {
+		executable_table_poll(table); // however slow this machine is at reading them
 		check_name(table, executables[i], IMAGE_TEXT + 77, "it");
 		assert_true(executable_table_symbol_bytes(table) <
 			    EXECUTABLE_SYMBOL_MEMORY_MAX + (1 << 20));
 	}
 	executable_table_poll(table);
 	check_name(table, executables[0], IMAGE_TEXT + 78, "it"); // evicted, read again
-	free(symbols);
 	executable_table_free(table);
 }
 
@@ -439,6 +512,8 @@ RUN_TESTS(cmocka_unit_test(demangles_names_and_cuts_versions),
 	  cmocka_unit_test(trimming_closes_files_without_holders),
 	  cmocka_unit_test(bounds_open_files_and_reopens_them),
 	  cmocka_unit_test(evicts_executables_without_holders),
+	  cmocka_unit_test(one_payer_leaves_executables_to_others),
+	  cmocka_unit_test(one_payer_leaves_time_for_others_symbols),
 	  cmocka_unit_test(symbol_tables_stay_within_their_memory),
 	  cmocka_unit_test(refuses_other_files_with_their_path),
 	  cmocka_unit_test(reads_this_program_and_its_libraries))
