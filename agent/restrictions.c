@@ -268,7 +268,7 @@ static void refuse_unheard(struct event_log *events, const char *why)
 
 	if (install(SECCOMP_RET_ERRNO | EPERM, SECCOMP_FILTER_FLAG_LOG, &err) < 0)
 		event_info(events, "seccomp",
-			   "system calls: not restricted: %s; allow seccomp(2) to the agent",
+			   "the agent's system calls are not restricted: %s; allow it seccomp(2)",
 			   err.text);
 	else
 		event_info(

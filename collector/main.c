@@ -431,13 +431,15 @@ static void log_certificate(struct collector *collector)
 		return;
 	collector->certificate_logged_s = now_s;
 	if (expires_s <= now_s)
-		log_error("collector: %s has expired: agents and browsers refuse it; renew it, it "
-			  "is read again",
-			  collector->options.tls_cert);
+		log_error(
+			"collector: %s has expired: agents and browsers refuse it; renew the file, "
+			"no restart is needed",
+			collector->options.tls_cert);
 	else
-		log_warn("collector: %s expires in %llu hours; renew it, it is read again",
-			 collector->options.tls_cert,
-			 (unsigned long long)(expires_s - now_s) / 3600);
+		log_warn(
+			"collector: %s expires in %llu hours; renew the file, no restart is needed",
+			collector->options.tls_cert,
+			(unsigned long long)(expires_s - now_s) / 3600);
 }
 
 /** Read changed certificates and credentials. What was read before stays in force if they are damaged. */

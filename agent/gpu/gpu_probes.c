@@ -388,7 +388,8 @@ void gpu_probes_add(void *context, const struct gpu_driver *driver)
 			 ? probed_file_open(driver, &probes->options.files, &probes->cycle, &file)
 			 : -ENOSPC;
 	if (rc) {
-		event_warn(probes->options.events, "gpu", "no calls of %.200s: %s", driver->path,
+		event_warn(probes->options.events, "gpu", "calls of %.200s are not recorded: %s",
+			   driver->path,
 			   rc == -ENOENT ? "it exports no known function" : strerror(-rc));
 		return;
 	}

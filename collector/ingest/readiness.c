@@ -43,7 +43,7 @@ static void log_change(bool was_ready, bool is_ready, bool is_first, const char 
 	if (!is_ready && (was_ready || is_first))
 		log_error("collector: cannot ingest: %s; trying again every second", text);
 	else if (is_ready && !was_ready && !is_first)
-		log_info("collector: ingests again");
+		log_info("collector: can ingest again");
 }
 
 static void probe(struct readiness *readiness)

@@ -508,8 +508,8 @@ static void log_drop(const struct keeper *keeper, uint64_t start_ns, const char 
 	char text[TIME_TEXT_BYTES];
 
 	format_time(start_ns, text);
-	log_warn("store %s: deleted the %s profiles, from %s on: %s", keeper->path, which, text,
-		 why);
+	log_warn("store %s: deleted the %s hour of profiles (from %s): %s", keeper->path, which,
+		 text, why);
 }
 
 /** Damage is found as it is read: log it once for each partition. */
