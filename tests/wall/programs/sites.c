@@ -177,7 +177,8 @@ int main(int argc, char **argv)
 	pthread_join(sleeper, NULL);
 	close(forever[1]);
 	pthread_join(reader, NULL);
-	printf("{\"threads\": [], \"site_short\": %llu, \"site_middle\": %llu, \"site_long\": %llu}\n",
+	printf("{\"threads\": [], \"site_short\": %llu, \"site_middle\": %llu, \"site_long\": "
+	       "%llu}\n",
 	       (unsigned long long)off_cpu_ns[0], (unsigned long long)off_cpu_ns[1],
 	       (unsigned long long)off_cpu_ns[2]);
 	return 0;
