@@ -86,8 +86,8 @@
 	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
 	  "Their frames show functions only. --log-level debug names each file.")                  \
 	X(ANALYSES_PUT_OFF, profiler.analyses_put_off,                                             \
-	  "Analyses of a process put off: its CPU time per export interval spent. Its new "        \
-	  "functions stay unnamed meanwhile; the log names the process.")                          \
+	  "Analyses of a process put off: the agent's CPU time for it per export interval is "     \
+	  "used up. Its new functions get names later; the log names the process.")                \
 	X(ATTRIBUTES_REFUSED, profiler.attributes_refused,                                         \
 	  "Resource attributes of processes that became no label: not allowed, reserved or too "   \
 	  "many. Name those that you want in --resource-attributes.")                              \

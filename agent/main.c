@@ -477,7 +477,7 @@ static void stop(struct agent *agent)
 	profiler_stop(agent->profiler);
 	watchdog_begin_turn("exporting the last interval");
 	if (export(agent, &err))
-		log_error("profiler: dropped the last export interval: %s", err.text);
+		log_error("profiler: the final export interval was not sent: %s", err.text);
 	watchdog_begin_turn("detaching from the kernel");
 	profiler_close(take(agent->profiler));
 	watchdog_begin_turn("sending the last batches");

@@ -268,7 +268,9 @@ static void refuse_unheard(struct event_log *events, const char *why)
 
 	if (install(SECCOMP_RET_ERRNO | EPERM, SECCOMP_FILTER_FLAG_LOG, &err) < 0)
 		event_info(events, "seccomp",
-			   "the agent's system calls are not restricted: %s; allow it seccomp(2)",
+			   "cannot confine the agent: %s; profiling works without it; allow "
+			   "seccomp(2) in "
+			   "the container's seccomp profile",
 			   err.text);
 	else
 		event_info(

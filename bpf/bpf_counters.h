@@ -16,8 +16,9 @@
 		       "map of counts. Use a "                                                     \
 		       "lower --frequency.")                                                       \
 	X(STACKS_SENT, "Stack traces passed from the BPF programs to the agent, each once.")       \
-	X(SENT_STACKS_FULL, "Stack traces sent again on each sample: map of known stacks full. "   \
-			    "Use a lower --frequency if the agent's own CPU time rises.")          \
+	X(SENT_STACKS_FULL,                                                                        \
+	  "Stack traces passed to the agent again on each sample: map of known stacks full. "      \
+	  "Nothing is lost; use a lower --frequency if the agent's CPU time rises.")               \
 	X(RING_FULL, "Records dropped: ring buffer full. Give the agent more CPU or use a lower "  \
 		     "--frequency.")                                                               \
 	X(TARGETS_FULL, "Child processes not sampled: map of --pid's processes full. Profile a "   \
@@ -46,9 +47,9 @@
 	X(STACK_CACHE_WRONG, "Checked stack cache hits with another stack. Report it if more "     \
 			     "than a few in a hundred are.")                                       \
 	X(SLEEPERS_UNWOUND,                                                                        \
-	  "Long sleeping threads with a truncated stack that were unwound later.")                 \
+	  "Threads in a long sleep whose truncated stack has been replaced by a whole one.")       \
 	X(SLEEPERS_TRUNCATED,                                                                      \
-	  "Long sleeping threads whose stack stayed truncated when unwound later.")                \
+	  "Threads in a long sleep whose stack stayed truncated when unwound again.")              \
 	X(FAULTS_SAMPLED, "Page faults sampled.")                                                  \
 	X(FAULTS_DROPPED,                                                                          \
 	  "Page faults lost: no memory for a thread's state, or its lock was held. Nothing to do " \
@@ -70,8 +71,8 @@
 	X(GPU_CALLS_BUSY,                                                                          \
 	  "GPU driver calls not recorded, without effect on the program: two others were being "   \
 	  "recorded on the same CPU. Nothing to do below 5 % of gpu_calls.")                       \
-	X(GPU_CALLS_NESTED, "GPU driver calls without a duration: nested too deeply. Report the "  \
-			    "library that makes them.")                                            \
+	X(GPU_CALLS_NESTED, "GPU driver calls without a duration: nested too deeply. Nothing to "  \
+			    "do.")                                                                 \
 	X(GPU_MAPS_FULL, "GPU allocations, functions or graphs dropped: map full. Their bytes "    \
 			 "and names are missing; profile fewer processes with --pid.")             \
 	X(GPU_CAPTURES_MISSED, "CUDA graph captures incomplete: the probes came after they "       \

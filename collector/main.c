@@ -390,7 +390,7 @@ static void report_clock(struct collector *collector)
 			  "or restart with --accept-clock if it is right",
 			  health.clock);
 	else if (!*health.clock && collector->clock_doubted)
-		log_info("collector: retention goes on: the clock is right again");
+		log_info("collector: retention resumed: the clock is right again");
 	collector->clock_doubted = *health.clock;
 }
 

@@ -134,7 +134,7 @@ static void end_process(const struct watchdog *dog, const struct watchdog_view *
 	if (pid)
 		snprintf(process, sizeof(process), " of process %d", pid);
 	if (may_log() && is_signal)
-		log_error("%s: stopped by a signal, without sending the rest: still busy with %s%s "
+		log_error("%s: stopped by a signal without the final export: still busy with %s%s "
 			  "(%.1f s); samples of the last export interval are lost",
 			  options->subject, stage ? stage : "no stage", process,
 			  (double)view->busy_ms / 1000);

@@ -65,7 +65,7 @@ static const struct {
 	FIGURE("memory_bytes", "gauge", memory_bytes,
 	       "Bytes of caches and open partitions, approximate."),
 	FIGURE("series", "gauge", series,
-	       "Series of all hours: one that lives for a day counts 24 times."),
+	       "Series stored, counted for each hour: one that lives for a day counts 24 times."),
 	FIGURE("partitions", "gauge", partitions, "Time partitions."),
 	FIGURE("stack_nodes", "gauge", nodes,
 	       "Distinct call paths stored, of all hours: a measure of memory and disk use."),
@@ -84,11 +84,11 @@ static const struct {
 	       "Hours deleted because they were damaged and new batches needed them. Restore a "
 	       "backup."),
 	FIGURE("damaged_openings_total", "counter", damaged_openings,
-	       "Times that the store was damaged when it was opened, such as its log: batches may "
-	       "be missing. See the collector's log, and restore a backup."),
+	       "Times that the store was found damaged at start. Batches may be missing: the "
+	       "collector's log says which; restore a backup if you need them."),
 	FIGURE("repairs_total", "counter", repairs,
-	       "Repairs of the store's files. What could not be read is in the folder lost of "
-	       "--data."),
+	       "Repairs of the store's files. Unreadable ones are in DATA/lost, where DATA is the "
+	       "folder of --data. Check the disk."),
 	FIGURE("agents_damaged_total", "counter", agents_damaged,
 	       "Acknowledged sequences of agents that were damaged: a batch that such an agent "
 	       "repeats counts twice."),

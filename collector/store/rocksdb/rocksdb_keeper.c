@@ -71,7 +71,8 @@ static void refuse(struct keeper *keeper, enum refusal refusal, const struct err
 	keeper->cause = *cause;
 	pthread_mutex_unlock(&keeper->health_lock);
 	if (is_new)
-		log_error("store: refusing batches, queries go on: %s; agents keep theirs",
+		log_error("store: not accepting batches: %s; queries still work, agents spool "
+			  "their batches",
 			  cause->text);
 }
 

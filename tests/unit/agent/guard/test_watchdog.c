@@ -141,7 +141,7 @@ TEST(ends_a_busy_process_at_a_signal)
 	const char *log = log_of(hang_when_told_to_end, &status);
 
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
-	assert_non_null(strstr(log, "test: stopped by a signal, without sending the rest: still "
+	assert_non_null(strstr(log, "test: stopped by a signal without the final export: still "
 				    "busy with exporting ("));
 }
 
