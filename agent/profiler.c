@@ -367,6 +367,12 @@ static int find_interpreter(void *context, const struct process_key *process,
 }
 
 /* Source lines, and symbols of stripped files. */
+static int check_debug_file(void *context, int fd, const char *build_id)
+{
+	(void)context;
+	return debug_file_check_build_id(fd, build_id);
+}
+
 static int open_symbols(struct profiler *profiler, const struct profiler_options *options,
 			struct error *err)
 {
@@ -386,7 +392,7 @@ static int open_symbols(struct profiler *profiler, const struct profiler_options
 		.urls = options->debuginfod_urls,
 		.folder = folder,
 		.cache_bytes = options->debug_files_bytes,
-		.check = debug_file_check_build_id,
+		.check = check_debug_file,
 	};
 	int rc = debuginfod_open(&debuginfod_options, &profiler->debuginfod, err);
 	if (!rc)

@@ -31,8 +31,8 @@
 #include "collector/options.h"
 #include "collector/resource_plan.h"
 #include "collector/store/rocksdb/rocksdb.h"
-#include "collector/symbols/dwarf_process.h"
 #include "collector/symbols/elf_process.h"
+#include "collector/symbols/file_process.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
 
@@ -42,12 +42,13 @@ enum {
 	EXPORT_WORK_PER_BYTE = 26,
 	GRPC_GRACE_MS = 5000,
 	HTTP_GRACE_MS = 2000,
-	MAINTENANCE_LOG_S = 60,             // between log lines about failing maintenance
+	REPEATED_LOG_S = 60,                // between log lines about the same failure
 	CERTIFICATE_LEFT_S = 7 * 24 * 3600, // warn daily that it expires
 	CERTIFICATE_LOG_S = 24 * 3600,
 };
 
-static const struct confined_task *const confined_tasks[] = { &dwarf_task, &elf_task };
+static const struct confined_task *const confined_tasks[] = { &symbol_task, &dwarf_task,
+							      &elf_task };
 
 struct collector {
 	struct collector_options options;
@@ -72,7 +73,9 @@ struct collector {
 	struct http_guard guard;
 	struct http_server *http, *admin;
 	int http_port;
-	bool clock_doubted; // and logged
+	bool clock_doubted;         // and logged
+	uint64_t symbols_logged_ns; // 0: never
+	uint32_t launcher_restarts; // that were counted and logged
 };
 
 /** Close in reverse order: refuse new work, finish running work, close the store. */
@@ -196,25 +199,24 @@ static int open_admin(struct collector *collector, struct error *err)
 	return rc;
 }
 
-/** Before the first thread. Without it all works but source lines and inlined calls. */
+/** Before the first thread. Without it all works but debug files. */
 static void start_launcher(struct collector *collector)
 {
 	struct error err = { 0 };
 
 	if (confined_launcher_start(&collector->launcher, &err))
-		log_warn("source lines: off: the sandboxed reader does not start: %s; frames have "
-			 "no "
-			 "file and line; allow the collector seccomp(2) and executing "
+		log_warn("debug files: not read: the sandbox does not start: %s; stripped code "
+			 "stays without names, uploads are refused; allow seccomp(2) and executing "
 			 "/proc/self/exe",
 			 err.text);
 	else if (!confined_launcher_has_landlock(collector->launcher))
-		log_info("source lines: read without Landlock: kernel has none; seccomp confines "
-			 "the reader");
+		log_info("debug files: read without Landlock: kernel has none; seccomp confines "
+			 "the readers");
 }
 
-static int check_debug_file(int fd, const char *build_id)
+static int check_debug_file(void *launcher, int fd, const char *build_id)
 {
-	return debug_files_check(fd, build_id, NULL);
+	return debug_file_check(launcher, fd, build_id, NULL);
 }
 
 static int open_debuginfod(struct collector *collector, struct error *err)
@@ -227,6 +229,7 @@ static int open_debuginfod(struct collector *collector, struct error *err)
 		.folder = folder,
 		.cache_bytes = collector->options.debug_files_bytes,
 		.check = check_debug_file,
+		.check_context = collector->launcher,
 	};
 	return debuginfod_open(&options, &collector->debuginfod, err);
 }
@@ -397,12 +400,32 @@ static void report_clock(struct collector *collector)
 /** That there is no launcher was logged at the start. */
 static void report_symbolizer(struct collector *collector)
 {
-	struct error err;
+	struct error err = { 0 };
+	uint64_t now_ns = clock_monotonic_ns();
+	uint32_t failures = symbol_spaces_take_failures(collector->symbols, &err);
 
-	if (symbol_spaces_take_failure(collector->symbols, &err) && collector->launcher)
-		log_warn("source lines: not read: %s; frames have no file and line until "
-			 "a restart",
-			 err.text);
+	metrics_add(&collector->metrics, METRIC_DEBUG_FILES_FAILED, failures);
+	if (!failures || !collector->launcher ||
+	    (collector->symbols_logged_ns &&
+	     now_ns - collector->symbols_logged_ns < REPEATED_LOG_S * NS_PER_SECOND))
+		return;
+	log_warn("debug files: not read: %s; its frames stay without names; the collector goes on",
+		 err.text);
+	collector->symbols_logged_ns = now_ns;
+}
+
+static void report_launcher(struct collector *collector)
+{
+	uint32_t restarts = confined_launcher_restarts(collector->launcher);
+	uint32_t more = restarts - collector->launcher_restarts;
+
+	if (!more)
+		return;
+	collector->launcher_restarts = restarts;
+	metrics_add(&collector->metrics, METRIC_LAUNCHER_RESTARTS, more);
+	log_warn("debug files: the launcher of their readers died and was started again (%u times "
+		 "since start): look for the OOM killer in the kernel's log",
+		 restarts);
 }
 
 static void maintain(struct collector *collector, uint64_t *logged_ns)
@@ -412,10 +435,11 @@ static void maintain(struct collector *collector, uint64_t *logged_ns)
 	int rc = store_maintain(collector->store, clock_realtime_ns(), &err);
 	report_clock(collector);
 	report_symbolizer(collector);
+	report_launcher(collector);
 	if (!rc)
 		return;
 	metrics_add(&collector->metrics, METRIC_MAINTENANCE_ERRORS, 1);
-	if (*logged_ns && now_ns - *logged_ns < MAINTENANCE_LOG_S * NS_PER_SECOND)
+	if (*logged_ns && now_ns - *logged_ns < REPEATED_LOG_S * NS_PER_SECOND)
 		return;
 	log_error("collector: maintenance failed: %s; retrying every second", err.text);
 	*logged_ns = now_ns;

@@ -10,14 +10,22 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/confined/confined_message.h"
 #include "base/confined/confined_process.h"
 
-enum { WATCHED_FIXED = 2 }; // the program's socket, signals
+enum {
+	WATCHED_FIXED = 2, // the program's socket, signals
+	// After each death the keeper waits twice as long: three minutes and a half in all.
+	RESTARTS_MAX = 12, // in a row
+	RESTART_MS_MIN = 50,
+	CALM_MS = 10 * 60 * 1000, // a launcher that lived so long was well
+};
 
 struct running {
 	pid_t pid;
@@ -199,46 +207,120 @@ static bool serve_once(struct launcher *launcher)
 	return rc >= 0;
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- the launcher -------------------------------------------------------------------------- */
 
-/* It ends with its program, not by what a terminal or a supervisor sends to all. */
-static int open_signals(struct launcher *launcher, struct error *err)
+/* They end with their program, not by what a terminal or a supervisor sends to all. */
+static void ignore_signals(void)
 {
-	sigset_t child;
-
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGQUIT, SIG_IGN);
+}
+
+static int open_signals(struct launcher *launcher)
+{
+	sigset_t child;
+
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	launcher->signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	return launcher->signal_fd < 0 ? error_errno(err, -errno, "signals") : 0;
+	return launcher->signal_fd < 0 ? -errno : 0;
 }
 
-static int open_launcher(struct launcher *launcher, struct error *err)
+/* In the keeper's child, until the program ends. Returns the exit status. */
+static int launch(struct launcher *launcher, pid_t keeper)
 {
 	prctl(PR_SET_NAME, "cairn-launcher");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != keeper || open_signals(launcher))
+		return EXIT_FAILURE;
+	while (serve_once(launcher))
+		;
+	return EXIT_SUCCESS; // and the kernel ends its processes
+}
+
+/* ---- the keeper ---------------------------------------------------------------------------- */
+
+/* Returns false when the program has ended. */
+static bool wait_before_restart(uint32_t deaths)
+{
+	struct pollfd program = { .fd = CONFINED_LAUNCHER_FD };
+	uint64_t until_ns =
+		clock_monotonic_ns() + ((uint64_t)RESTART_MS_MIN << (deaths - 1)) * NS_PER_MS;
+
+	for (;;) {
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (now_ns >= until_ns)
+			return true;
+		if (poll(&program, 1, (int)((until_ns - now_ns) / NS_PER_MS) + 1) > 0)
+			return false;
+	}
+}
+
+static int wait_for_end(pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return status;
+}
+
+/* Requests wait in the program's socket while there is no launcher. Returns the exit status. */
+static int keep(struct launcher *launcher, const struct confined_hello *hello)
+{
+	const pid_t keeper = getpid();
+
+	for (uint32_t deaths = 0; deaths <= RESTARTS_MAX; deaths++) {
+		if (deaths && !wait_before_restart(deaths))
+			return EXIT_SUCCESS;
+		uint64_t begin_ns = clock_monotonic_ns();
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(launch(launcher, keeper));
+		// Whoever does not read them does not count restarts.
+		if (pid > 0)
+			send(CONFINED_LAUNCHER_FD, hello, sizeof(*hello),
+			     MSG_NOSIGNAL | MSG_DONTWAIT);
+		int status = pid > 0 ? wait_for_end(pid) : -errno;
+		if (status == EXIT_SUCCESS)
+			return status;
+		if (clock_monotonic_ns() - begin_ns > CALM_MS * NS_PER_MS)
+			deaths = 0;
+	}
+	return EXIT_FAILURE;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static int give_up_privileges(struct error *err)
+{
 	close_range(CONFINED_LAUNCHER_FD + 1, ~0U, 0);
 	if (!confinement_has_seccomp())
 		return error_set(err, -ENOSYS, "no seccomp filters: kernel or container refuses");
-	int rc = confinement_drop_privileges(err);
-	return rc ? rc : open_signals(launcher, err);
+	return confinement_drop_privileges(err);
 }
 
 int confined_launcher_serve(const struct confined_task *const *tasks, uint32_t count)
 {
 	struct launcher launcher = { .tasks = tasks, .task_count = count };
 	struct confined_hello hello = { .has_landlock = confinement_has_landlock() };
+	struct stat program;
 
-	open_launcher(&launcher, &hello.err);
-	if (send(CONFINED_LAUNCHER_FD, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
+	prctl(PR_SET_NAME, "cairn-keeper");
+	if (fstat(CONFINED_LAUNCHER_FD, &program) || !S_ISSOCK(program.st_mode)) {
 		fprintf(stderr, "%s: " CONFINED_LAUNCHER_ARGUMENT " is for its own use only\n",
 			program_invocation_short_name);
 		return EXIT_FAILURE;
 	}
-	while (!hello.err.code && serve_once(&launcher))
-		;
-	return hello.err.code ? EXIT_FAILURE : EXIT_SUCCESS; // and the kernel ends its processes
+	ignore_signals();
+	if (!give_up_privileges(&hello.err))
+		return keep(&launcher, &hello);
+	send(CONFINED_LAUNCHER_FD, &hello, sizeof(hello), MSG_NOSIGNAL);
+	return EXIT_FAILURE;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launcher of confined processes: this program, executed anew by confined_launcher_start(). It has no privileges and
-// one thread, reads no hostile byte, and ends when its program does.
+// one thread, reads no hostile byte, and ends when its program does. A keeper, its parent, replaces it when it dies: the
+// program itself can neither fork nor execute any more.
 #pragma once
 
 #include <stdbool.h>

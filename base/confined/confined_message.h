@@ -15,7 +15,7 @@ enum {
 	CONFINED_EXIT_REFUSED = 125, // a process that could not be confined
 };
 
-/** The launcher's first message. */
+/** A launcher's first message. One that replaces a dead one sends it, too. */
 struct confined_hello {
 	struct error err; // code 0: it serves
 	bool has_landlock;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,14 +17,13 @@
 #include "base/clock.h"
 #include "base/confined/confined_message.h"
 
-#define DIED "the launcher of confined processes died"
-
 enum { HELLO_MS = 30 * 1000, PASSED_ENVIRONMENT_MAX = 8 };
 
 struct confined_launcher {
-	pid_t pid;
+	pid_t pid; // of its keeper
 	int socket;
 	bool has_landlock;
+	atomic_uint restarts;
 };
 
 /* ---- the launcher -------------------------------------------------------------------------- */
@@ -153,6 +153,18 @@ bool confined_launcher_has_landlock(const struct confined_launcher *launcher)
 	return launcher->has_landlock;
 }
 
+uint32_t confined_launcher_restarts(struct confined_launcher *launcher)
+{
+	struct confined_hello hello;
+
+	if (!launcher)
+		return 0;
+	// Each launcher after the first says hello, too.
+	while (recv(launcher->socket, &hello, sizeof(hello), MSG_DONTWAIT) == sizeof(hello))
+		atomic_fetch_add(&launcher->restarts, 1);
+	return atomic_load(&launcher->restarts);
+}
+
 /* ---- a process ----------------------------------------------------------------------------- */
 
 static int send_request(int socket, const struct confined_request *request, const int *passed,
@@ -175,7 +187,8 @@ static int send_request(int socket, const struct confined_request *request, cons
 	head->cmsg_type = SCM_RIGHTS;
 	head->cmsg_len = CMSG_LEN(count * sizeof(int));
 	memcpy(CMSG_DATA(head), passed, count * sizeof(int));
-	return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	// Requests wait in the socket while the launcher is started again. It is full after some hundreds.
+	return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
 int confined_process_start(struct confined_launcher *launcher, const struct confined_task *task,
@@ -204,7 +217,8 @@ int confined_process_start(struct confined_launcher *launcher, const struct conf
 	if (rc) {
 		close(ends[0]);
 		if (rc == -EPIPE || rc == -ECONNRESET)
-			return error_set(err, -ENOTCONN, DIED);
+			return error_set(err, -ENOTCONN,
+					 "the launcher of confined processes died too often");
 		return error_errno(err, rc, "launcher");
 	}
 	*ret_process = ends[0];
@@ -234,6 +248,7 @@ int confined_process_finish(int process, uint32_t wait_ms, struct error *err)
 	if (rc)
 		return error_set(err, -EIO, "killed: %s", strerror(-rc));
 	if (recv(owned, &end, sizeof(end), 0) != sizeof(end))
-		return error_set(err, -ENOTCONN, DIED);
+		return error_set(err, -ECONNRESET,
+				 "the launcher of confined processes died; it is started again");
 	return explain_end(&end, err);
 }

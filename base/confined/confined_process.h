@@ -17,7 +17,7 @@
 
 enum {
 	CONFINED_FILES_MAX = 8,
-	CONFINED_PROCESSES_MAX = 32, // at a time; more are refused with EAGAIN
+	CONFINED_PROCESSES_MAX = 128, // at a time; more are refused with EAGAIN
 };
 
 struct confined_launcher;
@@ -29,15 +29,19 @@ void confined_launcher_free(struct confined_launcher *launcher);
 /** False: the kernel has no Landlock, and seccomp alone keeps the processes from files. */
 bool confined_launcher_has_landlock(const struct confined_launcher *launcher);
 
+/** So often the launcher died and was replaced. */
+uint32_t confined_launcher_restarts(struct confined_launcher *launcher);
+
 /**
  * Run @task with duplicates of the descriptors (-1: none). *ret_process is a descriptor: the process is killed when it is
- * closed. Returns 0; -ENOTCONN: no launcher (NULL), or it ended; -errno.
+ * closed. Returns 0; -ENOTCONN: no launcher (NULL), or it died too often; -EAGAIN: it has too much to do; -errno.
  */
 int confined_process_start(struct confined_launcher *launcher, const struct confined_task *task,
 			   const int *files, uint32_t count, int *ret_process, struct error *err);
 
 /**
  * Wait for a process to end and close it; kill it after @wait_ms. Returns 0: its task returned 0; -EIO: it failed, died or
- * was killed, and @err says how; -EPERM: it could not be started or confined; -ENOTCONN: the launcher has ended.
+ * was killed, and @err says how; -EPERM: it could not be started or confined; -ECONNRESET: the launcher died, and is
+ * started again.
  */
 int confined_process_finish(int process, uint32_t wait_ms, struct error *err);

@@ -30,7 +30,8 @@ enum {
 
 struct debuginfod {
 	struct debug_cache cache;
-	int (*check)(int fd, const char *build_id);
+	int (*check)(void *context, int fd, const char *build_id);
+	void *check_context;
 	char *text;                      // of the URLs
 	char *urls[DEBUGINFOD_URLS_MAX]; // within text
 	uint32_t url_count;
@@ -188,7 +189,7 @@ static int fetch_from(struct debuginfod *debuginfod, const char *base, const cha
 
 	if (!rc)
 		rc = transfer_from(debuginfod, base, build_id, file.fd);
-	if (!rc && debuginfod->check(file.fd, build_id))
+	if (!rc && debuginfod->check(debuginfod->check_context, file.fd, build_id))
 		rc = -ENOENT;
 	if (!rc)
 		return debug_cache_keep(&debuginfod->cache, &file, build_id);
@@ -349,6 +350,7 @@ int debuginfod_open(const struct debuginfod_options *options, struct debuginfod 
 		return error_set(err, -ENOMEM, "debuginfod: out of memory");
 	debuginfod->cache.folder = -1;
 	debuginfod->check = options->check;
+	debuginfod->check_context = options->check_context;
 	debuginfod->timeout_s = options->timeout_s ? options->timeout_s : TIMEOUT_S;
 	int rc = read_urls(debuginfod, options->urls, err);
 	if (!rc)

@@ -22,7 +22,8 @@ struct debuginfod_options {
 	uint64_t cache_bytes; // at most, least recently used go first
 	uint32_t timeout_s;   // without a byte; 0: 10 s
 	// Whether an open file is the one of this build id: 0. Called on the thread.
-	int (*check)(int fd, const char *build_id);
+	int (*check)(void *context, int fd, const char *build_id);
+	void *check_context;
 };
 
 /**

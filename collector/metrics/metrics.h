@@ -60,6 +60,12 @@
 	  "export more often.")                                                                   \
 	X(METRIC_INGEST_MEMORY_FULL, "cairn_ingest_memory_full_total",                            \
 	  "Batches refused: the memory for messages was taken. Agents retry; raise --memory.")    \
+	X(METRIC_DEBUG_FILES_FAILED, "cairn_debug_files_failed_total",                            \
+	  "Debug files whose confined reader died, was killed or did not start: their frames "    \
+	  "stay without names. See the log for the file.")                                        \
+	X(METRIC_LAUNCHER_RESTARTS, "cairn_launcher_restarts_total",                              \
+	  "Times that the launcher of confined readers died and was started again. Look for the " \
+	  "OOM killer in the kernel's log.")                                                      \
 	X(METRIC_NOT_READY, "cairn_not_ready_total",                                              \
 	  "Calls of the collector to itself that failed: it could not ingest. See the log.")      \
 	X(METRIC_ACCESS_REFUSED, "cairn_access_refused_total",                                    \

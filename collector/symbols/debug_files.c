@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "collector/symbols/debug_elf.h"
 #include "collector/symbols/elf_process.h"
 
 enum { PATH_BYTES = 4096 };
@@ -40,35 +39,12 @@ int debug_files_find(const struct debug_files *files, const char *build_id)
 	return fd < 0 ? -ENOENT : fd;
 }
 
-int debug_files_check(int fd, const char *build_id, struct error *err)
-{
-	_cleanup_(debug_elf_closep) struct debug_elf *elf = NULL;
-	char id[DEBUG_ELF_ID_BYTES];
-	struct error cause = { 0 };
-	int rc = debug_elf_open(fd, &elf, &cause);
-
-	if (rc == -ENOMEM)
-		return error_set(err, rc, "%s", cause.text);
-	if (rc)
-		return error_set(err, -EINVAL, "the file cannot be read: %s", cause.text);
-	if (debug_elf_build_id(elf, id))
-		return error_set(err, -EINVAL, "the file has no build id");
-	if (strcmp(id, build_id) != 0)
-		return error_set(err, -EINVAL, "the file's build id is %s", id);
-	if (!debug_elf_has_symbols(elf))
-		return error_set(err, -EINVAL,
-				 "the file is stripped: it has neither a symbol "
-				 "table nor DWARF");
-	return 0;
-}
-
-/** The same, but only a confined process reads the file. */
-static int check_upload(const struct debug_files *files, int fd, const char *build_id,
-			struct error *err)
+int debug_file_check(struct confined_launcher *launcher, int fd, const char *build_id,
+		     struct error *err)
 {
 	struct elf_report report;
 	struct error cause = { 0 };
-	int rc = elf_process_look(files->launcher, fd, &report, &cause);
+	int rc = elf_process_look(launcher, fd, &report, &cause);
 
 	if (rc == -EIO)
 		return error_set(err, -EINVAL, "the file cannot be read: %s", cause.text);
@@ -169,7 +145,7 @@ int debug_files_keep(struct debug_files *files, struct debug_upload *upload, con
 {
 	struct debug_origin origin;
 	int fd = upload->file.fd;
-	int rc = check_upload(files, fd, build_id, err);
+	int rc = debug_file_check(files->launcher, fd, build_id, err);
 
 	if (rc)
 		return rc;

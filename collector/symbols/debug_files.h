@@ -73,6 +73,8 @@ int debug_files_origin(const struct debug_files *files, const char *build_id,
 int debug_files_remove(struct debug_files *files, const char *build_id);
 
 /**
- * Check that an open file is an ELF file with symbols and this build id. 0, or -EINVAL with @err.
+ * Check that an open file is an ELF file with symbols and this build id; a confined process reads it. Returns 0; -EINVAL
+ * (@err says why); -ENOTCONN: nothing can be confined here.
  */
-int debug_files_check(int fd, const char *build_id, struct error *err);
+int debug_file_check(struct confined_launcher *launcher, int fd, const char *build_id,
+		     struct error *err);

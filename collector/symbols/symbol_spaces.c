@@ -144,13 +144,13 @@ struct symbol_space *symbol_spaces_get(struct symbol_spaces *spaces, const char 
 	return found ? &found->space : NULL;
 }
 
-bool symbol_spaces_take_failure(struct symbol_spaces *spaces, struct error *ret_err)
+uint32_t symbol_spaces_take_failures(struct symbol_spaces *spaces, struct error *ret_err)
 {
-	bool is_new = false;
+	uint32_t failures = 0;
 
 	pthread_mutex_lock(&spaces->lock);
-	for (uint32_t i = 0; i < spaces->count && !is_new; i++)
-		is_new = symbolizer_take_failure(spaces->spaces[i]->space.symbolizer, ret_err);
+	for (uint32_t i = 0; i < spaces->count; i++)
+		failures += symbolizer_take_failures(spaces->spaces[i]->space.symbolizer, ret_err);
 	pthread_mutex_unlock(&spaces->lock);
-	return is_new;
+	return failures;
 }

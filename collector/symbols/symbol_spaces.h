@@ -40,5 +40,5 @@ void symbol_spaces_close(struct symbol_spaces *spaces);
 struct symbol_space *symbol_spaces_get(struct symbol_spaces *spaces, const char *tenant,
 				       struct error *err);
 
-/** As symbolizer_take_failure(), of any tenant's symbols. */
-bool symbol_spaces_take_failure(struct symbol_spaces *spaces, struct error *ret_err);
+/** As symbolizer_take_failures(), of all tenants' symbols. */
+uint32_t symbol_spaces_take_failures(struct symbol_spaces *spaces, struct error *ret_err);

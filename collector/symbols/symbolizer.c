@@ -10,18 +10,18 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/symbols/demangle.h"
 #include "base/symbols/source_line_cache.h"
 #include "collector/symbols/debug_elf.h"
-#include "collector/symbols/dwarf_process.h"
+#include "collector/symbols/file_process.h"
 
 struct open_file {
 	char id[DEBUG_ELF_ID_BYTES]; // "": free
 	int fd;
-	struct debug_elf *elf;
-	struct dwarf_process *dwarf; // NULL: symbols only
-	uint64_t used;               // the larger, the later
-	uint32_t version;            // current_version() when it was opened
+	struct file_process *symbols;
+	struct file_process *dwarf; // NULL: not started yet, or symbols only
+	bool dwarf_is_started;
+	uint64_t used;    // the larger, the later
+	uint32_t version; // current_version() when it was opened
 };
 
 struct symbolizer {
@@ -30,11 +30,11 @@ struct symbolizer {
 	struct confined_launcher *launcher;
 	pthread_mutex_t lock;
 	struct open_file open[SYMBOLIZER_FILES_OPEN];
-	struct error failure; // of the first process that could not be started; code 0: none
-	bool is_reported;
+	struct error failure; // the last of `failures`
+	uint32_t failures;    // since they were taken
 	uint64_t use;
 	struct source_line_cache cache;
-	char name[DEMANGLED_BYTES_MAX]; // of the current answer
+	char name[SOURCE_NAME_BYTES]; // of the current answer
 };
 
 struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod,
@@ -53,22 +53,29 @@ struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *
 	return symbolizer;
 }
 
-bool symbolizer_take_failure(struct symbolizer *symbolizer, struct error *ret_err)
+uint32_t symbolizer_take_failures(struct symbolizer *symbolizer, struct error *ret_err)
 {
 	if (pthread_mutex_trylock(&symbolizer->lock))
-		return false; // next time
-	bool is_new = symbolizer->failure.code && !symbolizer->is_reported;
-	symbolizer->is_reported |= is_new;
-	if (is_new)
+		return 0; // next time
+	uint32_t failures = symbolizer->failures;
+	symbolizer->failures = 0;
+	if (failures)
 		*ret_err = symbolizer->failure;
 	pthread_mutex_unlock(&symbolizer->lock);
-	return is_new;
+	return failures;
+}
+
+static void add_failure(struct symbolizer *symbolizer, const char *build_id,
+			const struct error *cause)
+{
+	symbolizer->failures++;
+	error_set(&symbolizer->failure, cause->code, "debug file %s: %.90s", build_id, cause->text);
 }
 
 static void close_file(struct open_file *file)
 {
-	dwarf_process_close(file->dwarf);
-	debug_elf_close(file->elf);
+	file_process_close(file->symbols);
+	file_process_close(file->dwarf);
 	cleanup_closep(&file->fd);
 	*file = (struct open_file){ .fd = -1 };
 }
@@ -106,10 +113,14 @@ static int find_fd(struct symbolizer *symbolizer, const char *build_id)
 	return fd;
 }
 
-/* Changes when a debug file may have arrived: answers without a name are then looked up again. */
+/*
+ * Changes when a debug file may have arrived, or when what reads them was started again: answers without a name are
+ * then looked up again.
+ */
 static uint32_t current_version(const struct symbolizer *symbolizer)
 {
-	uint32_t version = atomic_load(&symbolizer->files->version);
+	uint32_t version = atomic_load(&symbolizer->files->version) +
+			   confined_launcher_restarts(symbolizer->launcher);
 
 	return symbolizer->debuginfod
 		       ? version + (uint32_t)debuginfod_answers(symbolizer->debuginfod)
@@ -129,19 +140,16 @@ static struct open_file *least_recently_used(struct symbolizer *symbolizer)
 static struct open_file *open_file(struct symbolizer *symbolizer, const char *build_id)
 {
 	struct open_file opened = { .fd = find_fd(symbolizer, build_id) };
-	_cleanup_close_ int alt_fd = -1;
-	char alt_id[DEBUG_ELF_ID_BYTES];
+	struct error err = { 0 };
 
 	if (opened.fd < 0)
 		return NULL;
-	if (debug_elf_open(opened.fd, &opened.elf, NULL)) {
+	if (file_process_open(symbolizer->launcher, &symbol_task, opened.fd, -1, &opened.symbols,
+			      &err)) {
+		add_failure(symbolizer, build_id, &err);
 		close_file(&opened);
 		return NULL;
 	}
-	if (debug_elf_alt_id(opened.elf, alt_id) == 0)
-		alt_fd = find_fd(symbolizer, alt_id);
-	struct error *failure = symbolizer->failure.code ? NULL : &symbolizer->failure;
-	dwarf_process_open(symbolizer->launcher, opened.fd, alt_fd, &opened.dwarf, failure);
 	snprintf(opened.id, sizeof(opened.id), "%s", build_id);
 	opened.version = current_version(symbolizer);
 
@@ -173,14 +181,48 @@ static struct open_file *use_file(struct symbolizer *symbolizer, const char *bui
 
 /* ---- source lines -------------------------------------------------------------------------------- */
 
-/* Returns 0; -ENOENT; -EAGAIN (not done within the budget). */
-static int read_dwarf(const struct open_file *file, uint64_t address, uint64_t budget_ns,
-		      struct source_lines *lines)
+/* Returns as file_process_find(), but that a process that has ended knows nothing. */
+static int ask(struct symbolizer *symbolizer, const struct open_file *file,
+	       struct file_process *process, uint64_t key, uint64_t until_ns,
+	       const struct source_lines **ret_lines)
+{
+	struct error err = { 0 };
+	int rc = process ? file_process_find(process, key, until_ns, ret_lines, &err) : -ENOENT;
+
+	if (rc != -EIO)
+		return rc;
+	add_failure(symbolizer, file->id, &err);
+	return -ENOENT;
+}
+
+/* Start what reads its DWARF, which may be in two files. Returns 0 or -EAGAIN. */
+static int start_dwarf(struct symbolizer *symbolizer, struct open_file *file, uint64_t until_ns)
+{
+	_cleanup_close_ int alt_fd = -1;
+	const struct source_lines *alt;
+	struct error err = { 0 };
+	int rc = ask(symbolizer, file, file->symbols, FILE_TASK_ALT_ID, until_ns, &alt);
+
+	if (rc == -EAGAIN)
+		return rc;
+	if (!rc && alt->lines[0].name[0])
+		alt_fd = find_fd(symbolizer, alt->lines[0].name);
+	if (file_process_open(symbolizer->launcher, &dwarf_task, file->fd, alt_fd, &file->dwarf,
+			      &err))
+		add_failure(symbolizer, file->id, &err);
+	file->dwarf_is_started = true;
+	return 0;
+}
+
+/* Returns 0; -ENOENT; -EAGAIN (not done in time). */
+static int read_dwarf(struct symbolizer *symbolizer, struct open_file *file, uint64_t address,
+		      uint64_t until_ns, struct source_lines *lines)
 {
 	const struct source_lines *found;
-	int rc =
-		file->dwarf ? dwarf_process_find(file->dwarf, address, budget_ns, &found) : -ENOENT;
+	int rc = file->dwarf_is_started ? 0 : start_dwarf(symbolizer, file, until_ns);
 
+	if (!rc)
+		rc = ask(symbolizer, file, file->dwarf, address, until_ns, &found);
 	if (rc)
 		return rc;
 	lines->count = found->count;
@@ -189,27 +231,26 @@ static int read_dwarf(const struct open_file *file, uint64_t address, uint64_t b
 }
 
 /* The symbol's name replaces DWARF's for the outermost function. Returns as read_dwarf(). */
-static int read_lines(struct symbolizer *symbolizer, const struct open_file *file, uint64_t offset,
-		      uint64_t budget_ns, struct source_lines *lines)
+static int read_lines(struct symbolizer *symbolizer, struct open_file *file, uint64_t offset,
+		      uint64_t until_ns, struct source_lines *lines)
 {
-	uint64_t address;
+	const struct source_lines *function;
+	int rc = ask(symbolizer, file, file->symbols, offset, until_ns, &function);
 
-	if (debug_elf_address(file->elf, offset, &address))
-		return -ENOENT;
-	const char *name = debug_elf_function(file->elf, address);
+	if (rc)
+		return rc;
+	snprintf(symbolizer->name, sizeof(symbolizer->name), "%s", function->lines[0].name);
 	*lines = (struct source_lines){ .start_offset = offset };
-	int rc = read_dwarf(file, address, budget_ns, lines);
-	if (rc && (rc == -EAGAIN || !name))
+	rc = read_dwarf(symbolizer, file, function->start_offset, until_ns, lines);
+	if (rc == -EAGAIN)
 		return rc;
 	if (rc) {
 		lines->count = 1;
-		lines->lines[0] = (struct source_line){ .file = "" };
+		lines->lines[0] = (struct source_line){ .name = "", .file = "" };
 	}
 	struct source_line *outermost = &lines->lines[lines->count - 1];
-	if (name) {
-		demangle(name, symbolizer->name);
+	if (symbolizer->name[0])
 		outermost->name = symbolizer->name;
-	}
 	return outermost->name[0] ? 0 : -ENOENT;
 }
 
@@ -218,10 +259,7 @@ static void read_location(struct symbolizer *symbolizer, const char *build_id,
 {
 	struct open_file *file = use_file(symbolizer, build_id);
 	struct source_lines lines;
-	uint64_t now_ns = clock_monotonic_ns();
-	int rc = file ? read_lines(symbolizer, file, location->offset, ns_between(now_ns, until_ns),
-				   &lines)
-		      : -ENOENT;
+	int rc = file ? read_lines(symbolizer, file, location->offset, until_ns, &lines) : -ENOENT;
 
 	// Not done in time: a later query asks again.
 	if (rc == -EAGAIN || source_line_cache_ask(&symbolizer->cache, location->id, version))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names frames at query time that agents could not name, from uploaded debug files and from
-// debuginfod servers. Answers are cached; the most recently used files stay open. Safe for several
-// threads, which take turns.
+// debuginfod servers, which only confined processes read. Answers are cached; the most recently used files stay
+// open. Safe for several threads, which take turns.
 #pragma once
 
 #include <stdbool.h>
@@ -16,20 +16,20 @@
 
 struct symbolizer;
 
-enum { SYMBOLIZER_FILES_OPEN = 4 }; // their symbols and DWARF stay in memory
+enum { SYMBOLIZER_FILES_OPEN = 4 }; // two confined processes have their symbols and DWARF in memory
 /** One query's time for symbols; the remaining frames are named in a later query. */
 #define SYMBOLIZER_NS_MAX (2 * 1000000000ULL)
 
-/**
- * NULL when out of memory. @debuginfod may be NULL, and so may @launcher: without lines and inlined calls then. All are
- * the caller's and outlive it.
- */
+/** NULL when out of memory. @debuginfod may be NULL; without a @launcher it names nothing. All outlive it. */
 struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod,
 				  struct confined_launcher *launcher);
 void symbolizer_free(struct symbolizer *symbolizer);
 
-/** True once, when source lines could not be read for lack of a confined process: @ret_err says why. Does not block. */
-bool symbolizer_take_failure(struct symbolizer *symbolizer, struct error *ret_err);
+/**
+ * So many debug files could not be read since the last call, because the process that reads them died or was not started:
+ * @ret_err says which file the last was and why. Does not block.
+ */
+uint32_t symbolizer_take_failures(struct symbolizer *symbolizer, struct error *ret_err);
 /** Forget all answers: a file that gave some was deleted. */
 void symbolizer_forget(struct symbolizer *symbolizer);
 

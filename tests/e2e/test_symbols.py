@@ -153,10 +153,18 @@ def test_agent_with_lines_reports_inlined_calls(collector, start_agent, split, p
     assert "source lines: not read" not in agent.log()
 
 
+def child_of(parent, name):
+    children = pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return next((int(pid) for pid in children.split()
+                 if pathlib.Path(f"/proc/{pid}/comm").read_text() == name + "\n"), None)
+
+
+def keeper_of(agent):
+    return child_of(agent.process.pid, "cairn-keeper")
+
+
 def launcher_of(agent):
-    children = pathlib.Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text()
-    return next(int(pid) for pid in children.split()
-                if pathlib.Path(f"/proc/{pid}/comm").read_text() == "cairn-launcher\n")
+    return child_of(keeper_of(agent), "cairn-launcher")
 
 
 def test_launcher_of_line_readers_has_no_privileges(collector, start_agent):
@@ -170,9 +178,20 @@ def test_launcher_of_line_readers_has_no_privileges(collector, start_agent):
     assert not pathlib.Path(f"/proc/{status['Pid']}").exists()
 
 
-def test_agent_works_without_line_readers(collector, start_agent, split):
+def test_dead_launcher_is_replaced(collector, start_agent, split):
+    subprocess.run(["objcopy", f"--add-gnu-debuglink={split.debug}", split.path], check=True)
     agent = start_agent(collector, "--lines")
     os.kill(launcher_of(agent), signal.SIGKILL)
+    process = split.start()
+    wait_until("inlined calls", WAIT_SECONDS,
+               lambda: "hot_inlined" in collector.api.top(split.name)[0])
+    process.wait()
+    assert "source lines: not read" not in agent.log()
+
+
+def test_agent_works_without_line_readers(collector, start_agent, split):
+    agent = start_agent(collector, "--lines")
+    os.kill(keeper_of(agent), signal.SIGKILL)
     process = split.start()
     wait_until("that it has no lines", WAIT_SECONDS,
                lambda: "source lines: not read" in agent.log())

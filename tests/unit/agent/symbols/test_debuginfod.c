@@ -50,12 +50,18 @@ static void remove_folder(const char *folder)
 	assert_int_equal(0, system(command));
 }
 
+static int check_debug_file(void *context, int fd, const char *build_id)
+{
+	(void)context;
+	return debug_file_check_build_id(fd, build_id);
+}
+
 static struct debuginfod *client_open(const char *urls, const char *folder)
 {
 	const struct debuginfod_options options = { .urls = urls,
 						    .folder = folder,
 						    .cache_bytes = CACHE_BYTES,
-						    .check = debug_file_check_build_id,
+						    .check = check_debug_file,
 						    .timeout_s = 1 };
 	struct debuginfod *client;
 	struct error err = { 0 };
@@ -231,7 +237,7 @@ TEST(a_silent_server_does_not_delay_exit)
 	const struct debuginfod_options options = { .urls = server.url,
 						    .folder = folder,
 						    .cache_bytes = CACHE_BYTES,
-						    .check = debug_file_check_build_id,
+						    .check = check_debug_file,
 						    .timeout_s = LONG_S };
 	struct debuginfod *client;
 	assert_int_equal(0, debuginfod_open(&options, &client, NULL));
@@ -257,7 +263,7 @@ TEST(refuses_invalid_server_urls)
 		const struct debuginfod_options options = { .urls = *row,
 							    .folder = folder,
 							    .cache_bytes = CACHE_BYTES,
-							    .check = debug_file_check_build_id };
+							    .check = check_debug_file };
 		struct debuginfod *client;
 		struct error err = { 0 };
 

@@ -234,7 +234,7 @@ TEST(processes_end_with_their_launcher)
 	close(ends[1]);
 	confined_launcher_free(launcher);
 	assert_true(ends_in_time(ends[0]));
-	assert_int_equal(-ENOTCONN, confined_process_finish(process, WAIT_MS, &err));
+	assert_int_equal(-ECONNRESET, confined_process_finish(process, WAIT_MS, &err));
 	close(ends[0]);
 	close(never[0]);
 	close(never[1]);
@@ -261,6 +261,72 @@ TEST(refuses_too_many_processes)
 	confined_launcher_free(launcher);
 }
 
+TEST(replaces_a_dead_launcher)
+{
+	struct confined_launcher *launcher = launch();
+	struct error err = { 0 };
+	int ends[2], never[2], process, from = memfd_create("from", MFD_CLOEXEC);
+	char bytes[16];
+
+	assert_int_equal(0, pipe(ends));
+	assert_int_equal(0, pipe(never));
+	assert_int_equal(5, write(from, "hello", 5));
+	const int files[] = { from, -1, ends[1] };
+	for (int death = 0; death < 3; death++) {
+		assert_int_equal(
+			0, confined_process_start(launcher, &hold_task, never, 1, &process, &err));
+		for (int ms = 0; ms < WAIT_MS && !child_of(child_of(keeper_pid())); ms++)
+			usleep(1000);
+		kill_launcher(launcher);
+		assert_int_equal(-ECONNRESET, confined_process_finish(process, WAIT_MS, &err));
+		assert_int_equal(0, run(launcher, &copy_task, files, 3, &err));
+		assert_int_equal(5, read(ends[0], bytes, sizeof(bytes)));
+	}
+	assert_int_equal(3, confined_launcher_restarts(launcher));
+	close(from);
+	close(ends[0]);
+	close(ends[1]);
+	close(never[0]);
+	close(never[1]);
+	confined_launcher_free(launcher);
+}
+
+TEST(requests_wait_for_the_next_launcher)
+{
+	struct confined_launcher *launcher = launch();
+	struct error err = { 0 };
+	int ends[2], from = memfd_create("from", MFD_CLOEXEC);
+
+	assert_int_equal(0, pipe(ends));
+	assert_int_equal(5, write(from, "hello", 5));
+	const int files[] = { from, -1, ends[1] };
+	kill_launcher(launcher);
+	kill_launcher(launcher);
+	assert_int_equal(0, kill(child_of(keeper_pid()), SIGKILL)); // and it takes a while
+	usleep(20000);
+	assert_int_equal(0, run(launcher, &copy_task, files, 3, &err));
+	close(from);
+	close(ends[0]);
+	close(ends[1]);
+	confined_launcher_free(launcher);
+}
+
+TEST(without_a_keeper_nothing_starts)
+{
+	struct confined_launcher *launcher = launch();
+	const pid_t keeper = keeper_pid(), pid = child_of(keeper);
+	struct error err = { 0 };
+	int rc = 0;
+
+	assert_int_equal(0, kill(keeper, SIGKILL));
+	for (int ms = 0; ms < WAIT_MS && kill(pid, 0) == 0; ms++)
+		usleep(1000);
+	for (int ms = 0; ms < WAIT_MS && rc != -ENOTCONN; ms++, usleep(1000))
+		rc = run(launcher, &copy_task, NULL, 0, &err);
+	assert_int_equal(-ENOTCONN, rc);
+	confined_launcher_free(launcher);
+}
+
 TEST(without_a_launcher_nothing_starts)
 {
 	struct error err = { 0 };
@@ -277,4 +343,7 @@ RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(runs_a_task_on_its_files),
 		cmocka_unit_test(closing_kills_the_process),
 		cmocka_unit_test(processes_end_with_their_launcher),
 		cmocka_unit_test(refuses_too_many_processes),
+		cmocka_unit_test(replaces_a_dead_launcher),
+		cmocka_unit_test(requests_wait_for_the_next_launcher),
+		cmocka_unit_test(without_a_keeper_nothing_starts),
 		cmocka_unit_test(without_a_launcher_nothing_starts))

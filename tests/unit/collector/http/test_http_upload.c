@@ -19,7 +19,7 @@
 #include "collector/symbols/debug_elf.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
-#include "collector/symbols/dwarf_process.h"
+#include "collector/symbols/file_process.h"
 #include "collector/symbols/elf_process.h"
 #include "tests/confined_tests.h"
 #include "tests/unit/collector/access/access_fixture.h"

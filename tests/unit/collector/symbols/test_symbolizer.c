@@ -4,25 +4,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "collector/symbols/debug_elf.h"
 #include "collector/symbols/elf_process.h"
-#include "collector/symbols/dwarf_process.h"
+#include "collector/symbols/file_process.h"
 #include "tests/confined_tests.h"
 #include "tests/test.h"
 #include "tests/unit/agent/symbols/debuginfod_double.h"
 
 enum {
 	CACHE_BYTES = 64 << 20,
-	QUERIES_MAX = 2 * DWARF_PROCESS_SECONDS,
+	QUERIES_MAX = 2 * FILE_PROCESS_FIRST_SECONDS,
 	WAIT_MS = 10000,
 };
 
@@ -301,20 +299,37 @@ TEST(an_endless_file_delays_no_query)
 	fixture_close(&fixture);
 }
 
-/* This program's only child. */
-static void kill_launcher(void)
+/* But for its first page, which has the segments: whoever has mapped the others gets SIGBUS. */
+static void cut_kept_file(const struct fixture *fixture)
 {
-	FILE *file = fopen("/proc/thread-self/children", "re");
-	int pid = 0;
-
-	assert_non_null(file);
-	assert_int_equal(1, fscanf(file, "%d", &pid));
-	fclose(file);
-	assert_int_equal(0, kill(pid, SIGKILL));
-	assert_int_equal(0, waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT));
+	run(fixture, "truncate -s 4096 debug-files/*");
 }
 
-TEST(without_a_launcher_functions_are_named)
+TEST(a_file_that_kills_its_reader_is_reported)
+{
+	struct error err = { 0 };
+	struct fixture fixture;
+	struct answer answer;
+
+	fixture_open(&fixture, "-pie");
+	assert_int_equal(0, upload(&fixture, "p", fixture.build_id, &err));
+	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	cut_kept_file(&fixture);
+	for (uint64_t at = 1; at < 64; at++)
+		find(&fixture, fixture.offset + at, SYMBOLIZER_NS_MAX, &answer);
+	assert_true(symbolizer_take_failures(fixture.symbolizer, &err) > 0);
+	assert_non_null(strstr(err.text, fixture.build_id));
+	assert_non_null(strstr(err.text, "ended by signal 7"));
+	assert_int_equal(0, symbolizer_take_failures(fixture.symbolizer, &err)); // once
+	// Known names stay, and other files are read.
+	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	assert_int_equal(0, debug_files_remove(&fixture.files, fixture.build_id));
+	assert_int_equal(0, upload(&fixture, "p.debug", fixture.build_id, &err));
+	assert_int_equal(0, find(&fixture, fixture.offset + 1, SYMBOLIZER_NS_MAX, &answer));
+	fixture_close(&fixture);
+}
+
+TEST(names_come_again_after_the_launcher_died)
 {
 	struct error err = { 0 };
 	struct fixture fixture;
@@ -322,14 +337,27 @@ TEST(without_a_launcher_functions_are_named)
 
 	fixture_open(&fixture, "-pie");
 	assert_int_equal(0, upload(&fixture, "p.debug", fixture.build_id, &err));
-	kill_launcher();
-	assert_false(symbolizer_take_failure(fixture.symbolizer, &err));
 	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
-	assert_int_equal(1, answer.count);
-	assert_string_equal("outer", answer.names[0]);
-	assert_true(symbolizer_take_failure(fixture.symbolizer, &err));
-	assert_string_equal("the launcher of confined processes died", err.text);
-	assert_false(symbolizer_take_failure(fixture.symbolizer, &err)); // once
+	kill_launcher(fixture.launcher);
+	assert_int_equal(0, find(&fixture, fixture.offset + 1, SYMBOLIZER_NS_MAX, &answer));
+	assert_int_equal(2, answer.count);
+	assert_string_equal("outer", answer.names[1]);
+	fixture_close(&fixture);
+}
+
+TEST(without_a_launcher_nothing_is_named)
+{
+	struct error err = { 0 };
+	struct fixture fixture;
+	struct answer answer;
+
+	fixture_open(&fixture, "-pie");
+	assert_int_equal(0, upload(&fixture, "p.debug", fixture.build_id, &err));
+	symbolizer_free(fixture.symbolizer);
+	fixture.symbolizer = symbolizer_new(&fixture.files, NULL, NULL);
+	assert_int_equal(-ENOENT, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	assert_int_equal(1, symbolizer_take_failures(fixture.symbolizer, &err));
+	assert_non_null(strstr(err.text, "no confined processes here"));
 	fixture_close(&fixture);
 }
 
@@ -351,9 +379,9 @@ TEST(uses_a_better_file_once_uploaded)
 }
 
 /* As the collector opens one. */
-static int check_debug_file(int fd, const char *build_id)
+static int check_debug_file(void *launcher, int fd, const char *build_id)
 {
-	return debug_files_check(fd, build_id, NULL);
+	return debug_file_check(launcher, fd, build_id, NULL);
 }
 
 static struct debuginfod *client_open(const struct fixture *fixture, const char *url)
@@ -363,6 +391,7 @@ static struct debuginfod *client_open(const struct fixture *fixture, const char 
 						    .folder = folder,
 						    .cache_bytes = CACHE_BYTES,
 						    .check = check_debug_file,
+						    .check_context = fixture->launcher,
 						    .timeout_s = 1 };
 	struct debuginfod *client;
 	struct error err = { 0 };
@@ -500,13 +529,15 @@ TEST(survives_damaged_files)
 	fixture_close(&fixture);
 }
 
-SERVE_CONFINED(serve_confined, &dwarf_task, &elf_task)
+SERVE_CONFINED(serve_confined, &symbol_task, &dwarf_task, &elf_task)
 
 RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(names_functions_from_each_kind_of_file),
 		cmocka_unit_test(forgets_what_a_deleted_file_said),
 		cmocka_unit_test(a_query_without_time_left_returns_at_once),
 		cmocka_unit_test(an_endless_file_delays_no_query),
-		cmocka_unit_test(without_a_launcher_functions_are_named),
+		cmocka_unit_test(a_file_that_kills_its_reader_is_reported),
+		cmocka_unit_test(names_come_again_after_the_launcher_died),
+		cmocka_unit_test(without_a_launcher_nothing_is_named),
 		cmocka_unit_test(uses_a_better_file_once_uploaded),
 		cmocka_unit_test(fetches_missing_files_from_debuginfod),
 		cmocka_unit_test(refuses_files_without_symbols_with_the_reason),
