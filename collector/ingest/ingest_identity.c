@@ -55,15 +55,18 @@ static struct id128 identity_id(const struct identity *identity)
 	return id128_of(parts, sizeof(parts));
 }
 
-int ingest_identity_apply(const struct identity *identity, struct profile *profile,
-			  struct store_batch_id *batch, struct error *err)
+int ingest_identity_apply(const struct identity *identity, const char *peer,
+			  struct profile *profile, struct store_batch_id *batch, struct error *err)
 {
+	const struct id128 address = id128_of(peer, strlen(peer));
 	bool is_local = strcmp(identity->tenant, ACCESS_ALL_TENANTS) == 0;
 	int rc = set_label(profile, LABEL_TENANT, is_local ? "" : identity->tenant, err);
 
 	if (!rc && identity->node[0])
 		rc = set_label(profile, LABEL_NODE, identity->node, err);
-	if (!rc && !is_local)
-		batch->identity = identity_id(identity);
+	batch->identity = is_local ? address : identity_id(identity);
+	// A fleet may share a credential, and still has many clocks.
+	const struct id128 parts[] = { batch->identity, address };
+	batch->clock = id128_of(parts, sizeof(parts));
 	return rc;
 }

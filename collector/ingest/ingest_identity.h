@@ -14,8 +14,8 @@ enum rpc_status ingest_admit(void *context, const struct rpc_visitor *visitor, v
 
 /**
  * Set label `tenant` of each series from @identity, and `node` if the credential names one; and the
- * identity of the batch, which stays as it is where there is no login. Returns 0; -ENOMEM; -E2BIG at
+ * identity of the batch, that of @peer's address where there is no login, and whose clock it is. Returns 0; -ENOMEM; -E2BIG at
  * LABELS_MAX.
  */
-int ingest_identity_apply(const struct identity *identity, struct profile *profile,
-			  struct store_batch_id *batch, struct error *err);
+int ingest_identity_apply(const struct identity *identity, const char *peer,
+			  struct profile *profile, struct store_batch_id *batch, struct error *err);

@@ -192,8 +192,7 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 				     .sequence = batch.sequence };
 	const struct identity local = access_local();
 	const struct identity *caller = request->caller ? request->caller : &local;
-	id.identity = id128_of(request->peer, strlen(request->peer)); // without a login
-	rc = ingest_identity_apply(caller, profile, &id, err);
+	rc = ingest_identity_apply(caller, request->peer, profile, &id, err);
 	if (rc)
 		return fail_identity(receiver, rc);
 	note_agent(receiver, &id);

@@ -47,15 +47,15 @@ void clock_guard_begin(struct clock_guard *guard, uint64_t mark_ns, bool accepte
 
 // ---- votes ------------------------------------------------------------------------------------------
 
-/** The agent's vote, or a free one, or the oldest. */
-static struct clock_vote *find_vote(struct clock_guard *guard, struct id128 agent)
+/** The sender's vote, or a free one, or the oldest. */
+static struct clock_vote *find_vote(struct clock_guard *guard, struct id128 sender)
 {
 	struct clock_vote *oldest = &guard->votes[0];
 
 	for (uint32_t i = 0; i < guard->vote_count; i++) {
 		struct clock_vote *vote = &guard->votes[i];
 
-		if (id128_equal(vote->agent, agent))
+		if (id128_equal(vote->sender, sender))
 			return vote;
 		if (vote->at.monotonic_ns < oldest->at.monotonic_ns)
 			oldest = vote;
@@ -63,10 +63,10 @@ static struct clock_vote *find_vote(struct clock_guard *guard, struct id128 agen
 	return guard->vote_count < CLOCK_VOTES_MAX ? &guard->votes[guard->vote_count++] : oldest;
 }
 
-void clock_guard_vote(struct clock_guard *guard, struct id128 agent, uint64_t time_ns,
+void clock_guard_vote(struct clock_guard *guard, struct id128 sender, uint64_t time_ns,
 		      const struct clock_reading *now)
 {
-	*find_vote(guard, agent) = (struct clock_vote){ agent, { time_ns, now->monotonic_ns } };
+	*find_vote(guard, sender) = (struct clock_vote){ sender, { time_ns, now->monotonic_ns } };
 }
 
 struct count_of_votes {

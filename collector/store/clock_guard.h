@@ -17,7 +17,7 @@
 #define CLOCK_VOTE_NS      (60 * NS_PER_SECOND)     // agents send every 5 s
 
 enum {
-	// Agents whose times are compared. A vote each: a few wrong clocks do not decide.
+	// Senders whose times are compared. A vote each: a few wrong clocks do not decide.
 	CLOCK_VOTES_MAX = 256,
 };
 
@@ -33,9 +33,9 @@ struct clock_reading {
 	uint64_t realtime_ns, monotonic_ns;
 };
 
-/** One agent's clock: its time at a reading of the collector's monotonic clock. */
+/** One sender's clock: its time at a reading of the collector's monotonic clock. */
 struct clock_vote {
-	struct id128 agent;
+	struct id128 sender;
 	struct clock_reading at;
 };
 
@@ -51,8 +51,11 @@ struct clock_guard {
 /** Begin with the mark of the last process (0: none). @accepted: the operator confirms the clock. */
 void clock_guard_begin(struct clock_guard *guard, uint64_t mark_ns, bool accepted,
 		       const struct clock_reading *now);
-/** Note that @agent sent a batch that ends at @time_ns. */
-void clock_guard_vote(struct clock_guard *guard, struct id128 agent, uint64_t time_ns,
+/**
+ * Note that @sender sent a batch that ends at @time_ns. It is who the connection shows: agent ids in messages can be
+ * invented, and each would have a vote.
+ */
+void clock_guard_vote(struct clock_guard *guard, struct id128 sender, uint64_t time_ns,
 		      const struct clock_reading *now);
 /** Judge the clock. Moves the mark while it is trusted. */
 enum clock_doubt clock_guard_check(struct clock_guard *guard, const struct clock_reading *now);

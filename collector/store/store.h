@@ -28,6 +28,8 @@ struct store_batch_id {
 	// Of whoever sent it, never from the message: a hash of the credential, or of the peer's
 	// address. A batch is a duplicate only of the same identity's.
 	struct id128 identity;
+	// Whose clock it is, never from the message either: a hash of the credential and the peer's address.
+	struct id128 clock;
 };
 
 /** Where a store reads its clocks: tests have their own. */

@@ -23,7 +23,7 @@ bool rocksdb_clock_is_wrong(struct rocksdb_store *store, const struct store_batc
 {
 	pthread_mutex_lock(&store->clock_lock);
 	if (to_ns)
-		clock_guard_vote(&store->clock_guard, batch->agent, to_ns, now);
+		clock_guard_vote(&store->clock_guard, batch->clock, to_ns, now);
 	clock_guard_check(&store->clock_guard, now);
 	bool is_wrong = clock_guard_is_wrong(&store->clock_guard);
 	pthread_mutex_unlock(&store->clock_lock);

@@ -43,14 +43,17 @@ TEST(labels_come_from_the_credential)
 		strcpy(identity.key, row->key);
 		strcpy(identity.tenant, row->tenant);
 		strcpy(identity.node, row->node);
-		assert_int_equal(0, ingest_identity_apply(&identity, profile, &batch, NULL));
+		assert_int_equal(
+			0, ingest_identity_apply(&identity, "10.0.0.1", profile, &batch, NULL));
 		const struct labels *labels = &profile->series[0].labels;
 		const char *tenant = labels_get(labels, LABEL_TENANT);
 		EXPECT_STR(row->stored_tenant ? row->stored_tenant : "none",
 			   tenant ? tenant : "none", row->what);
 		EXPECT_STR(row->stored_node, labels_get(labels, LABEL_NODE), row->what);
 		EXPECT_EQ(true, id128_equal(agent, batch.agent), row->what);
-		EXPECT_EQ(row->is_local, id128_is_zero(batch.identity), row->what);
+		EXPECT_EQ(row->is_local,
+			  id128_equal(batch.identity, id128_of("10.0.0.1", strlen("10.0.0.1"))),
+			  row->what);
 		struct id128 id = series_id_of(labels, PROFILE_TYPE_CPU);
 		EXPECT_EQ(true, id128_equal(id, profile->series[0].id), row->what);
 		profile_free(profile);
@@ -65,7 +68,7 @@ static struct id128 bound(const char *key, const char *tenant)
 
 	strcpy(identity.key, key);
 	strcpy(identity.tenant, tenant);
-	assert_int_equal(0, ingest_identity_apply(&identity, profile, &batch, NULL));
+	assert_int_equal(0, ingest_identity_apply(&identity, "10.0.0.1", profile, &batch, NULL));
 	profile_free(profile);
 	return batch.identity;
 }
@@ -78,6 +81,27 @@ TEST(nobody_can_send_as_another_agent)
 	assert_false(id128_equal(own, bound("token:b", "t")));
 	assert_false(id128_equal(own, bound("certificate:a", "t")));
 	assert_false(id128_equal(own, bound("token:a", "u")));
+}
+
+static struct id128 clock_of(const char *key, const char *peer, struct id128 machine)
+{
+	struct profile *profile = profile_of("", "");
+	struct store_batch_id batch = { .agent = machine };
+	struct identity identity = { .tenant = "t" };
+
+	strcpy(identity.key, key);
+	assert_int_equal(0, ingest_identity_apply(&identity, peer, profile, &batch, NULL));
+	profile_free(profile);
+	return batch.clock;
+}
+
+TEST(a_clock_is_of_credential_and_address)
+{
+	const struct id128 own = clock_of("token:a", "10.0.0.1", agent);
+
+	assert_true(id128_equal(own, clock_of("token:a", "10.0.0.1", (struct id128){ 7, 7 })));
+	assert_false(id128_equal(own, clock_of("token:b", "10.0.0.1", agent)));
+	assert_false(id128_equal(own, clock_of("token:a", "10.0.0.2", agent)));
 }
 
 TEST(admits_the_role_ingest)
@@ -113,4 +137,5 @@ TEST(admits_the_role_ingest)
 
 RUN_TESTS(cmocka_unit_test(labels_come_from_the_credential),
 	  cmocka_unit_test(nobody_can_send_as_another_agent),
+	  cmocka_unit_test(a_clock_is_of_credential_and_address),
 	  cmocka_unit_test(admits_the_role_ingest))

@@ -133,6 +133,7 @@ static inline struct store_batch_id batch_of(uint64_t agent, uint64_t sequence)
 {
 	return (struct store_batch_id){ .agent = { agent, 1 },
 					.boot = { agent, 2 },
+					.clock = { agent, 3 },
 					.sequence = sequence };
 }
 

@@ -419,6 +419,42 @@ TEST(a_clock_that_jumps_deletes_nothing)
 	scene_end(&scene);
 }
 
+/** One batch of each of @count agents, all of one sender where @clock is not 0. */
+static void append_of_agents(struct scene *scene, uint64_t first, uint64_t count, uint64_t clock,
+			     int64_t ahead_ns)
+{
+	for (uint64_t agent = first; agent < first + count; agent++) {
+		struct store_batch_id batch = batch_of(agent, 1);
+		struct profile *profile = test_profile();
+		struct store_append_result result;
+		struct error err = { 0 };
+
+		if (clock)
+			batch.clock = (struct id128){ clock, 3 };
+		profile->to_ns = clock_realtime_ns() + (uint64_t)ahead_ns;
+		profile->from_ns = profile->to_ns - 5 * NS_PER_SECOND;
+		add_text(profile, "service=a", profile->from_ns, "main", 1);
+		assert_int_equal(0, store_append(scene->store, &batch, profile, &result, &err));
+		profile_free(profile);
+	}
+}
+
+TEST(invented_agents_have_one_vote_on_time)
+{
+	struct scene scene;
+
+	clock_reset();
+	scene_begin(&scene, (struct store_options){ .clock = &clock_double });
+	append_of_agents(&scene, 1, 3, 0, 0);
+	append_of_agents(&scene, 100, 100, 1, HOURS_NS(1) / 2);
+	maintain_now(&scene);
+	EXPECT_EQ(0, stats_of(&scene).clock_doubted, "one sender's hundred agents");
+	append_of_agents(&scene, 200, 100, 0, HOURS_NS(1) / 2);
+	maintain_now(&scene);
+	EXPECT_EQ(1, stats_of(&scene).clock_doubted, "a hundred senders");
+	scene_end(&scene);
+}
+
 TEST(a_clock_behind_keeps_batches_waiting)
 {
 	struct scene scene;
@@ -663,6 +699,7 @@ RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of
 	  cmocka_unit_test(closes_a_large_minute_in_portions),
 	  cmocka_unit_test(excess_of_a_process_goes_to_one_series),
 	  cmocka_unit_test(a_clock_that_jumps_deletes_nothing),
+	  cmocka_unit_test(invented_agents_have_one_vote_on_time),
 	  cmocka_unit_test(a_clock_behind_keeps_batches_waiting),
 	  cmocka_unit_test(a_clock_after_a_long_stop_needs_confirmation),
 	  cmocka_unit_test(refuses_rows_out_of_range_by_name),
