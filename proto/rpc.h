@@ -40,7 +40,7 @@ void rpc_client_close(struct rpc_client *client);
 
 /**
  * Call @method; blocks for at most @deadline_ms. One call at a time per client. RPC_OK fills @response;
- * another status fills @err with the server's text. A request may arrive twice: when the connection of
+ * another status fills @err with the server's text, and with the limit's code where RPC_LIMIT_HEADER names one. A request may arrive twice: when the connection of
  * earlier calls breaks, it is sent again.
  */
 enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,

@@ -91,9 +91,11 @@ static int submit_failure(nghttp2_session *session, struct rpc_call *call)
 		HEADER("grpc-message", text),
 		HEADER("grpc-accept-encoding", "identity,gzip"),
 		HEADER(RPC_ANSWERED_HEADER, "1"),
+		HEADER(RPC_LIMIT_HEADER, rpc_limit_name(call->err.code)), // the last
 	};
+	size_t count = ARRAY_SIZE(headers) - (call->status != RPC_RESOURCE_EXHAUSTED);
 
-	return nghttp2_submit_response(session, call->stream, headers, ARRAY_SIZE(headers), NULL);
+	return nghttp2_submit_response(session, call->stream, headers, count, NULL);
 }
 
 int rpc_answer_submit(nghttp2_session *session, struct rpc_call *call)

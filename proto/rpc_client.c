@@ -348,13 +348,32 @@ static int client_call_run(struct client_call *call, struct rpc_client *client, 
 	return rc;
 }
 
+// The code of a failure: the limit that the server named, else -EIO.
+static int failure_code(const struct client_call *call)
+{
+	int code = 0;
+
+	for (size_t i = 0; i < call->trailing_metadata.count && !code; i++) {
+		const grpc_metadata *header = &call->trailing_metadata.metadata[i];
+
+		if (call->status != GRPC_STATUS_RESOURCE_EXHAUSTED ||
+		    grpc_slice_str_cmp(header->key, RPC_LIMIT_HEADER))
+			continue;
+		char *name = grpc_slice_to_c_string(header->value);
+		code = rpc_limit_code(name);
+		gpr_free(name);
+	}
+	return code ? code : -EIO;
+}
+
 static enum rpc_status read_response(struct client_call *call, const struct rpc_client *client,
 				     struct buffer *response, struct error *err)
 {
 	if (call->status != GRPC_STATUS_OK) {
 		char *words = grpc_slice_to_c_string(call->details);
 
-		error_set(err, -EIO, "%s: %s", rpc_status_name((enum rpc_status)call->status),
+		error_set(err, failure_code(call), "%s: %s",
+			  rpc_status_name((enum rpc_status)call->status),
 			  *words ? words : "no reason given");
 		gpr_free(words);
 		return (enum rpc_status)call->status;

@@ -32,7 +32,8 @@ typedef enum rpc_status (*rpc_admit_fn)(void *context, const struct rpc_visitor 
 					void **ret_caller, struct error *err);
 
 /**
- * Handle one request: fill @response and return RPC_OK, or fill @err, whose text is sent, and return
+ * Handle one request: fill @response and return RPC_OK, or fill @err, whose text is sent, and with
+ * RPC_RESOURCE_EXHAUSTED the limit (RPC_LIMIT_HEADER) that its code stands for, and return
  * another status. Called on several threads at once.
  */
 typedef enum rpc_status (*rpc_handler_fn)(void *context, const struct rpc_request *request,

@@ -1,7 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/rpc_status.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "base/cleanup.h"
+
+static const struct {
+	const char *name;
+	int code;
+} limits[] = {
+	{ "message", -EMSGSIZE }, { "memory", -EDQUOT }, { "memory", -ENOMEM },
+	{ "calls", -EBUSY },      { "disk", -ENOSPC },
+};
+
+const char *rpc_limit_name(int code)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		if (limits[i].code == code)
+			return limits[i].name;
+	return "other";
+}
+
+int rpc_limit_code(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		if (strcmp(limits[i].name, name) == 0)
+			return limits[i].code;
+	return 0;
+}
 
 const char *rpc_status_name(enum rpc_status status)
 {

@@ -21,4 +21,16 @@ enum rpc_status {
 /** A server of ours sends it with each status but OK: gRPC makes up others, as when a connection breaks. */
 #define RPC_ANSWERED_HEADER "cairn-answered"
 
+/**
+ * A server of ours sends it with RPC_RESOURCE_EXHAUSTED: which limit it was, so that the client knows whether
+ * trying again may help. rpc_client_call() makes it the code of its error: -EMSGSIZE for "message", which stays;
+ * -EDQUOT for "memory", -EBUSY for "calls", -ENOSPC for "disk", which pass.
+ */
+#define RPC_LIMIT_HEADER "cairn-limit"
+
+/** The header's value for an error's code; "other" for one that has none. */
+const char *rpc_limit_name(int code);
+/** The other way around; 0: not known. */
+int rpc_limit_code(const char *name);
+
 const char *rpc_status_name(enum rpc_status status);

@@ -176,8 +176,24 @@ static enum outcome read_response(struct sender *sender, struct delivery *delive
 	return OUTCOME_DELIVERED;
 }
 
+// Is it this batch that is above a limit, and not the collector that has too little of something for now? A full disk
+// is emptied some day: the batch waits for it.
+static bool is_too_large(const struct sender *sender, const struct error *err)
+{
+	switch (err->code) {
+	case -EMSGSIZE:
+		return true;
+	case -EDQUOT:
+	case -EBUSY:
+	case -ENOSPC:
+		return false;
+	default: // a proxy's word, or an older collector's
+		return sender->message.size > ORDINARY_MESSAGE_BYTES;
+	}
+}
+
 static enum outcome read_failure(struct sender *sender, struct delivery *delivery,
-				 enum rpc_status status)
+				 enum rpc_status status, const struct error *err)
 {
 	switch (status) {
 	case RPC_INVALID_ARGUMENT:
@@ -191,9 +207,7 @@ static enum outcome read_failure(struct sender *sender, struct delivery *deliver
 	case RPC_PERMISSION_DENIED:
 		return OUTCOME_LATER;
 	case RPC_RESOURCE_EXHAUSTED:
-		// The collector is overloaded, or the batch is above its limit.
-		if (sender->message.size > ORDINARY_MESSAGE_BYTES &&
-		    ++delivery->too_large_tries >= TOO_LARGE_TRIES_MAX)
+		if (is_too_large(sender, err) && ++delivery->too_large_tries >= TOO_LARGE_TRIES_MAX)
 			return OUTCOME_REFUSED;
 		return OUTCOME_LATER;
 	default:
@@ -233,7 +247,7 @@ static enum outcome try_once(struct sender *sender, struct delivery *delivery,
 	*ret_status = rpc_client_call(sender->client, EXPORT_METHOD, &sender->message,
 				      call_deadline_ms(sender), &response, err);
 	return *ret_status == RPC_OK ? read_response(sender, delivery, &response, err)
-				     : read_failure(sender, delivery, *ret_status);
+				     : read_failure(sender, delivery, *ret_status, err);
 }
 
 // ---- between tries --------------------------------------------------------------------------

@@ -29,6 +29,21 @@ def test_full_disk_delays_ingest(tmp_path, keep, seconds):
     load.check(victim)
 
 
+def test_large_batches_wait_for_a_full_disk(tmp_path, keep, seconds):
+    # Above gRPC's ordinary 4 MiB: such a batch may be too large, and was dropped after eight refusals.
+    disk = keep(Tmpfs(tmp_path / "disk", 400))
+    victim = keep(Victim(tmp_path, disk.path / "data"))
+    victim.start()
+    disk.fill(leave_mib=2)
+    victim.wait_for_readiness("disk is nearly full")
+    load = keep(Load(victim.grpc, 30, "--agents", "1", "--interval-ms", "5000", "--stacks", "2000", "--name-bytes", "3000", "--samples", "2000"))
+    wait_until("a dozen refusals", 60, lambda: load.last.get("retries", 0) >= 12)
+    assert load.last["refused"] == load.last["dropped"] == 0
+    disk.empty()
+    victim.wait_until_ready()
+    load.check(victim)
+
+
 FAULTS = {"write": {"write": errno.EIO}, "fsync": {"sync": errno.EIO},
           "EIO": dict.fromkeys(["write", "sync", "change"], errno.EIO),
           "read-only": dict.fromkeys(["write", "sync", "change"], errno.EROFS)}

@@ -5,6 +5,7 @@
 //
 //	virtual_agents --collector HOST:PORT --service NAME [--agents 10] [--seconds 10] [--flush-seconds 60]
 //		       [--interval-ms 1000] [--samples 50] [--spool-bytes 67108864]
+//		       [--stacks 100] [--name-bytes 16]
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 enum {
 	AGENTS_MAX = 10000,
 	SAMPLES_MAX = 10000, // of one batch
-	STACKS = 100,
+	STACKS_MAX = 4000,
+	NAME_BYTES_MAX = 4000,
 	SAMPLE_VALUE_NS = 1000000,
 };
 
@@ -28,7 +30,7 @@ enum {
 
 struct settings {
 	const char *collector, *service;
-	uint32_t agents, seconds, flush_seconds, interval_ms, samples;
+	uint32_t agents, seconds, flush_seconds, interval_ms, samples, stacks, name_bytes;
 	uint64_t spool_bytes;
 };
 
@@ -43,14 +45,18 @@ static void fail(const char *what, const struct error *err)
 	exit(1);
 }
 
-static uint32_t add_stack(struct profile *profile, uint32_t number)
+/* Long names make large batches. */
+static uint32_t add_stack(const struct settings *settings, struct profile *profile, uint32_t number)
 {
-	char name[32];
+	char name[NAME_BYTES_MAX + 1];
 	struct location location = { .kind = FRAME_KIND_NATIVE, .offset = 64 * number };
 	struct line line = { .number = number + 1 };
 	uint32_t at, stack;
 
-	snprintf(name, sizeof(name), "made_up_%u", number);
+	int size = snprintf(name, sizeof(name), "made_up_%u", number);
+	for (; size < (int)settings->name_bytes; size++)
+		name[size] = '_';
+	name[size] = '\0';
 	location.id = location_id_of_offset(location.kind, "made up", location.offset);
 	profile_add_string(profile, name, &line.name);
 	profile_add_location(profile, &location, &line, 1, &at);
@@ -63,7 +69,7 @@ static struct profile *make_profile(const struct settings *settings, uint32_t ag
 {
 	struct profile *profile = profile_new(SLOT_NS);
 	struct labels labels = { 0 };
-	uint32_t stacks[STACKS], series;
+	uint32_t stacks[STACKS_MAX], series;
 	char node[32];
 
 	profile->to_ns = clock_realtime_ns();
@@ -73,13 +79,13 @@ static struct profile *make_profile(const struct settings *settings, uint32_t ag
 	labels_set(&labels, "node", node);
 	profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series);
 	labels_deinit(&labels);
-	for (uint32_t i = 0; i < STACKS; i++)
-		stacks[i] = add_stack(profile, i);
+	for (uint32_t i = 0; i < settings->stacks; i++)
+		stacks[i] = add_stack(settings, profile, i);
 
 	uint64_t last_slot = profile->to_ns / SLOT_NS;
 	for (uint32_t i = 0; i < settings->samples; i++)
-		profile_add_sample(profile, series, stacks[i % STACKS], last_slot - i / STACKS,
-				   SAMPLE_VALUE_NS);
+		profile_add_sample(profile, series, stacks[i % settings->stacks],
+				   last_slot - i / settings->stacks, SAMPLE_VALUE_NS);
 	profile_sort_samples(profile);
 	return profile;
 }
@@ -143,6 +149,8 @@ static struct settings read_settings(int argc, char **argv)
 		{ "samples", 1, NULL, 'n' },
 		{ "spool-bytes", 1, NULL, 'b' },
 		{ "flush-seconds", 1, NULL, 'f' },
+		{ "stacks", 1, NULL, 'k' },
+		{ "name-bytes", 1, NULL, 'l' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct settings settings = { .agents = 10,
@@ -150,6 +158,7 @@ static struct settings read_settings(int argc, char **argv)
 				     .flush_seconds = 60,
 				     .interval_ms = 1000,
 				     .samples = 50,
+				     .stacks = 100,
 				     .spool_bytes = 64 << 20 };
 	int option;
 
@@ -176,6 +185,12 @@ static struct settings read_settings(int argc, char **argv)
 		case 'n':
 			settings.samples = number(optarg, SAMPLES_MAX);
 			break;
+		case 'k':
+			settings.stacks = number(optarg, STACKS_MAX);
+			break;
+		case 'l':
+			settings.name_bytes = number(optarg, NAME_BYTES_MAX);
+			break;
 		case 'b':
 			settings.spool_bytes = number(optarg, 1 << 30);
 			break;
@@ -183,14 +198,15 @@ static struct settings read_settings(int argc, char **argv)
 			exit(2);
 		}
 	}
-	if (!settings.collector || !settings.service || !settings.agents || !settings.interval_ms) {
+	if (!settings.collector || !settings.service || !settings.agents || !settings.interval_ms ||
+	    !settings.stacks) {
 		fprintf(stderr, "virtual_agents: --collector and --service are needed\n");
 		exit(2);
 	}
-	if (settings.samples > STACKS * (settings.interval_ms * NS_PER_MS / SLOT_NS)) {
+	if (settings.samples > settings.stacks * (settings.interval_ms * NS_PER_MS / SLOT_NS)) {
 		fprintf(stderr,
 			"virtual_agents: an interval has room for %u samples a slot of 20 ms\n",
-			STACKS);
+			settings.stacks);
 		exit(2);
 	}
 	return settings;

@@ -284,6 +284,66 @@ TEST(retries_or_drops_by_status)
 	}
 }
 
+// Its message has more than 4 MiB: names are long.
+static struct profile *large_profile(void)
+{
+	enum { STACKS = 2000, NAME_BYTES = 3000 };
+	struct profile *profile = profile_of_interval(0);
+	char name[NAME_BYTES];
+
+	memset(name, 'n', sizeof(name));
+	for (uint32_t i = 0; i < STACKS; i++) {
+		struct location code = { .id = { 7, i }, .kind = FRAME_KIND_NATIVE };
+		struct line line = { .number = 1 };
+		uint32_t location, stack;
+
+		snprintf(name, sizeof(name), "%u", i);
+		name[strlen(name)] = 'n';
+		name[sizeof(name) - 1] = '\0';
+		assert_int_equal(0, profile_add_string(profile, name, &line.name));
+		assert_int_equal(0, profile_add_location(profile, &code, &line, 1, &location));
+		assert_int_equal(
+			0, profile_add_stack(profile, &location, 1, STACK_END_COMPLETE, &stack));
+		profile_add_sample(profile, 0, stack, profile->from_ns / SLOT_NS + SAMPLES, 1);
+	}
+	return profile;
+}
+
+static const struct {
+	const char *what;
+	int code;
+	bool is_large;
+	uint32_t tries;
+	uint64_t refused;
+} limits[] = {
+	{ "large, disk full", -ENOSPC, true, 30, 0 },
+	{ "large, memory taken", -EDQUOT, true, 30, 0 },
+	{ "large, too many calls", -EBUSY, true, 30, 0 },
+	{ "large, above the limit", -EMSGSIZE, true, 8, 1 },
+	{ "small, above the limit", -EMSGSIZE, false, 8, 1 },
+	{ "large, no reason", -EIO, true, 8, 1 },
+	{ "small, no reason", -EIO, false, 30, 0 },
+};
+
+TEST(drops_only_what_is_too_large)
+{
+	for EACH (row, limits) {
+		struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+					      .fail_next = row->tries,
+					      .fail_status = RPC_RESOURCE_EXHAUSTED,
+					      .fail_code = row->code };
+		double_start(&c, 0);
+		struct sender *sender = sender_to(c.port, 64 << 20);
+
+		sender_push(sender, row->is_large ? large_profile() : profile_of_interval(0));
+		sender_push(sender, profile_of_interval(1));
+		WAIT_FOR(stats_of(sender).batches_sent == 2 - row->refused);
+		EXPECT_EQ(row->refused, stats_of(sender).batches_refused, row->what);
+		EXPECT_EQ(0, sender_close(sender, 1000), row->what);
+		double_stop(&c);
+	}
+}
+
 TEST(retries_after_a_malformed_answer)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .rubbish = 3 };
@@ -423,6 +483,7 @@ int main(void)
 		cmocka_unit_test(delivers_once_after_an_outage),
 		cmocka_unit_test(a_lost_acknowledgement_counts_once),
 		cmocka_unit_test(retries_or_drops_by_status),
+		cmocka_unit_test(drops_only_what_is_too_large),
 		cmocka_unit_test(retries_after_a_malformed_answer),
 		cmocka_unit_test(a_full_spool_drops_the_oldest),
 		cmocka_unit_test(closing_sends_the_spool),
