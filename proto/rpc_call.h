@@ -42,6 +42,7 @@ struct rpc_call {
 	bool is_grpc;                    // by its content type
 	bool has_other_encoding;         // than gzip
 	bool has_ended;                  // the client sends no more
+	bool is_submitted;               // its answer is with nghttp2
 
 	uint8_t prefix[RPC_PREFIX_BYTES];
 	uint32_t prefix_size;

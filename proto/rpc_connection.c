@@ -18,8 +18,6 @@ enum {
 	STREAM_WINDOW_BYTES = 256 << 10,
 	CONNECTION_WINDOW_BYTES = 1 << 20,
 	HEADER_LIST_BYTES_MAX = 16 << 10,
-	SURPLUS_BYTES_MAX =
-		64 << 10, // of a refused message: what a client sends before it reads the answer
 };
 
 void rpc_connection_report(const struct rpc_connection *connection, enum rpc_event event)
@@ -51,6 +49,18 @@ static void uncount_bytes(struct rpc_call *call)
 	call->peer_bytes = 0;
 }
 
+void rpc_connection_submit(struct rpc_connection *connection, struct rpc_call *call)
+{
+	if (call->is_submitted)
+		return;
+	call->is_submitted = true;
+	call->since_ns = clock_monotonic_ns();
+	if (rpc_answer_submit(connection->session, call))
+		connection->is_failed = true; // out of memory
+}
+
+// A refusal waits for the end of the message, for a moment: curl 7.88 hangs when its stream ends before it has sent
+// its body.
 void rpc_connection_answer(struct rpc_connection *connection, struct rpc_call *call,
 			   enum rpc_status status)
 {
@@ -59,8 +69,8 @@ void rpc_connection_answer(struct rpc_connection *connection, struct rpc_call *c
 	rpc_queue_wake(&connection->service->queue);
 	enter_state(call, RPC_CALL_ANSWERED);
 	call->status = status;
-	if (rpc_answer_submit(connection->session, call))
-		connection->is_failed = true; // out of memory
+	if (call->has_ended)
+		rpc_connection_submit(connection, call);
 }
 
 static void refuse(struct rpc_connection *connection, struct rpc_call *call, enum rpc_status status)
@@ -257,12 +267,10 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, cons
 		receive_bytes(context, call, bytes, size);
 		return 0;
 	}
-	// The rest of a message that was refused.
+	// The rest of a message that was refused: rpc_deadlines_check() resets what has too much of it. A reset in this place
+	// would overtake the answer.
 	call->surplus_bytes += size;
-	return call->surplus_bytes <= SURPLUS_BYTES_MAX
-		       ? 0
-		       : nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream,
-						   NGHTTP2_NO_ERROR);
+	return 0;
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
@@ -281,6 +289,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 		call->has_ended = true;
 		if (call->state == RPC_CALL_RECEIVING)
 			queue_call(connection, call);
+		else if (call->state == RPC_CALL_ANSWERED)
+			rpc_connection_submit(connection, call);
 	}
 	return 0;
 }

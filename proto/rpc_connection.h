@@ -64,9 +64,11 @@ void rpc_connection_free(struct rpc_connection *connection);
 void rpc_connection_read(struct rpc_connection *connection);
 /** Write what the socket takes. */
 void rpc_connection_write(struct rpc_connection *connection);
-/** A call of it has an outcome: answer. */
+/** A call of it has an outcome: answer, once the client has sent its message. */
 void rpc_connection_answer(struct rpc_connection *connection, struct rpc_call *call,
 			   enum rpc_status status);
+/** Send a call's answer, though the client has not sent all yet. */
+void rpc_connection_submit(struct rpc_connection *connection, struct rpc_call *call);
 /** The client need not send the rest of a call that was refused. */
 void rpc_connection_reset(struct rpc_connection *connection, struct rpc_call *call);
 /** Ask the client to connect elsewhere; end after the last call. */

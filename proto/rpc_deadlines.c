@@ -11,6 +11,9 @@ enum {
 	// For a client to read a refusal, and end its message by itself: a reset at once makes some forget the answer
 	// (curl 7.88), and without any some wait for ever.
 	REFUSED_MS_MAX = 500,
+	SURPLUS_BYTES_MAX =
+		64 << 10,  // of a refused message: what a client sends before it reads the answer
+	HELD_MS_MAX = 100, // of a refusal, for the end of the message
 	LEAVE_MS_MAX = 60 * 1000, // calls in flight when a connection is old
 };
 
@@ -49,6 +52,7 @@ static void tick_queued(struct rpc_connection *connection, struct rpc_call *call
 static void tick_call(struct rpc_connection *connection, struct rpc_call *call, uint64_t now_ns)
 {
 	const struct rpc_server_limits *limits = &connection->service->limits;
+	bool is_flood = call->surplus_bytes > SURPLUS_BYTES_MAX;
 
 	switch (atomic_load(&call->state)) {
 	case RPC_CALL_RECEIVING:
@@ -61,7 +65,11 @@ static void tick_call(struct rpc_connection *connection, struct rpc_call *call, 
 		tick_queued(connection, call, now_ns);
 		break;
 	case RPC_CALL_ANSWERED:
-		if (!call->has_ended && is_late(call->since_ns, now_ns, REFUSED_MS_MAX))
+		if (!call->is_submitted &&
+		    (is_flood || is_late(call->since_ns, now_ns, HELD_MS_MAX)))
+			rpc_connection_submit(connection, call);
+		else if (!call->has_ended &&
+			 (is_flood || is_late(call->since_ns, now_ns, REFUSED_MS_MAX)))
 			rpc_connection_reset(connection, call);
 		if (is_late(call->since_ns, now_ns, limits->answer_ms))
 			rpc_connection_fail(connection, RPC_EVENT_ANSWER_LATE);

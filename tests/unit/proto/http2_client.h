@@ -19,6 +19,7 @@ struct http2_client {
 	int fd;
 	nghttp2_session *session;
 	int status;      // the last grpc-status; -1: none
+	bool was_early;  // it came before the whole body was sent
 	int ended_count; // streams
 	char words[400]; // the last grpc-message
 	const uint8_t *body;
@@ -35,6 +36,8 @@ static int http2_on_header(nghttp2_session *session, const nghttp2_frame *frame,
 	(void)session, (void)frame, (void)name_size, (void)value_size, (void)flags;
 	if (!strcmp((const char *)name, "grpc-status"))
 		client->status = atoi((const char *)value);
+	if (!strcmp((const char *)name, "grpc-status"))
+		client->was_early = client->body_sent < client->body_size || !client->body_ends;
 	if (!strcmp((const char *)name, "grpc-message"))
 		snprintf(client->words, sizeof(client->words), "%s", (const char *)value);
 	return 0;
@@ -139,6 +142,29 @@ static inline void http2_call(struct http2_client *client, const char *path, con
 	nghttp2_submit_request(client->session, NULL, headers, ARRAY_SIZE(headers), &provider,
 			       NULL);
 	http2_flush(client);
+}
+
+/** Send the rest of the body of stream 1. */
+static inline void http2_finish_call(struct http2_client *client)
+{
+	client->body_ends = true;
+	nghttp2_session_resume_data(client->session, 1);
+	http2_flush(client);
+}
+
+/** Read and react for so long. */
+static inline void http2_read_for(struct http2_client *client, int ms)
+{
+	struct pollfd at = { .fd = client->fd, .events = POLLIN };
+	uint8_t bytes[16384];
+
+	while (poll(&at, 1, ms) > 0) {
+		ssize_t size = recv(client->fd, bytes, sizeof(bytes), 0);
+
+		if (size <= 0 || nghttp2_session_mem_recv(client->session, bytes, (size_t)size) < 0)
+			return;
+		http2_flush(client);
+	}
 }
 
 /** Read and react until @ended streams have ended. False: the server closed the connection, or 20 s have passed. */

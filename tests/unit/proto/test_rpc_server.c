@@ -158,6 +158,30 @@ TEST(a_late_message_is_refused)
 	rig_close(&rig);
 }
 
+TEST(a_refusal_waits_for_the_message)
+{
+	struct http2_client client;
+	struct rig rig;
+
+	rig_init(&rig);
+	rig_open(&rig);
+	http2_open(&client, rig.port, "127.0.0.1", 65535);
+	http2_call(&client, "/test/Nothing", half_message, sizeof(half_message), false);
+	http2_read_for(&client, 20);
+	http2_finish_call(&client);
+	assert_true(http2_await(&client, 1));
+	EXPECT_EQ(RPC_UNIMPLEMENTED, client.status, client.words);
+	EXPECT_EQ(false, client.was_early, "after the message");
+	http2_close(&client);
+
+	http2_open(&client, rig.port, "127.0.0.1", 65535);
+	http2_call(&client, "/test/Nothing", half_message, sizeof(half_message), false);
+	assert_true(http2_await(&client, 1)); // reset in the end
+	EXPECT_EQ(RPC_UNIMPLEMENTED, client.status, "a message that never ends");
+	http2_close(&client);
+	rig_close(&rig);
+}
+
 TEST(a_silent_connection_is_closed)
 {
 	struct rig rig;
@@ -517,6 +541,7 @@ TEST(an_address_has_half_of_the_memory)
 
 RUN_TESTS(cmocka_unit_test(stalled_messages_hold_no_thread),
 	  cmocka_unit_test(a_late_message_is_refused),
+	  cmocka_unit_test(a_refusal_waits_for_the_message),
 	  cmocka_unit_test(a_silent_connection_is_closed),
 	  cmocka_unit_test(an_unread_answer_is_dropped),
 	  cmocka_unit_test(a_client_that_answers_no_ping_is_closed),
