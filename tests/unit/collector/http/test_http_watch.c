@@ -198,7 +198,59 @@ TEST(answers_above_the_budget_are_refused)
 	http_server_close(server, 1000);
 }
 
+static size_t resident_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	size_t all = 0, resident = 0;
+
+	assert_non_null(file);
+	assert_int_equal(2, fscanf(file, "%zu %zu", &all, &resident));
+	fclose(file);
+	return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+TEST(slow_readers_hold_the_budget_at_most)
+{
+	enum { READERS = 24 };
+	int port, readers[READERS], answered = 0, refused = 0;
+	struct http_server *server = open_server(0, 1000, &port);
+	size_t begin = resident_bytes(), most = 0, taken = 0;
+	uint64_t until_ns = clock_monotonic_ns() + 20 * NS_PER_SECOND;
+	char byte;
+
+	for EACH (fd, readers)
+		*fd = ask(port, "/big");
+	// Who reads a byte now and then is ended all the same.
+	while (clock_monotonic_ns() < until_ns &&
+	       (!limits[HTTP_LIMIT_LATE] || answers.bytes_taken)) {
+		size_t resident = resident_bytes();
+
+		most = resident > most ? resident : most;
+		taken = answers.bytes_taken > taken ? answers.bytes_taken : taken;
+		for EACH (fd, readers)
+			recv(*fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+		usleep(2000);
+	}
+	assert_true(taken > BODY_BYTES && taken <= BUDGET);
+#ifndef __SANITIZE_ADDRESS__
+	assert_true(most - begin < BUDGET + (BUDGET >> 2));
+#endif
+	await_no_answer();
+	for EACH (fd, readers) { // of a late answer the begin
+		int status = read_answer(*fd);
+
+		answered += status == 200;
+		refused += status == 503;
+	}
+	EXPECT_EQ(READERS, answered + refused, "each got an answer, or was refused");
+	EXPECT_EQ(answered, limits[HTTP_LIMIT_LATE], "and ended when it did not read it");
+	assert_true(answered > 0 && refused > 0);
+	EXPECT_EQ(200, read_answer(ask(port, "/small")), "others");
+	http_server_close(server, 1000);
+}
+
 RUN_TESTS(cmocka_unit_test(a_slow_reader_loses_its_answer),
 	  cmocka_unit_test(a_slow_sender_is_closed),
 	  cmocka_unit_test(a_kept_connection_may_ask_again),
-	  cmocka_unit_test(answers_above_the_budget_are_refused))
+	  cmocka_unit_test(answers_above_the_budget_are_refused),
+	  cmocka_unit_test(slow_readers_hold_the_budget_at_most))
