@@ -3,7 +3,8 @@
 
 One rule for all: a stack is complete if its outermost frame is the function that a process or a thread
 begins with, because nothing calls it; a frame has a name if it shows more than an address, an
-offset in a file, or a word for what is not known.
+offset in a file, or a word for what is not known. Only frames in user space count: a stack without any,
+as of a process that exits, is left out.
 """
 import pathlib
 import re
@@ -20,6 +21,8 @@ FIRST_FUNCTIONS = re.compile(
 PYTHON_FIRST = re.compile(r"(<module>|_run_module_as_main|(.+\.)?_bootstrap)$")
 UNNAMED = re.compile(r"$|(0x)?[0-9a-fA-F]{8,}$|0x[0-9a-fA-F]+$|<unknown|\?\?|unknown$|\[[^\[]*\]$|.*\+0x")
 PYTHON_FRAME = re.compile(r".+ \((.*\.py|<.*>)(:\d+)?\)$")
+KERNEL_ADDRESS = re.compile(r"ffff[0-9a-f]{12}$")
+KERNEL_MARK = "_[k]"
 COLLAPSED_LINE = re.compile(r"(.+) (\d+)$")
 LABELS_MAX = 3  # of process and thread, before the frames of a collapsed line
 GZIP = b"\x1f\x8b"
@@ -66,6 +69,7 @@ def add_flame_graph(stacks, graph):
     says that a stack was cut is believed; whoever does not is judged by the outermost frame."""
     count = len(graph.names)
     frames, complete, named = [0] * count, [True] * count, [True] * count
+    is_kernel = [False] * count
     for node in range(1, count):
         parent, name = graph.parents[node], graph.names[node]
         is_reason = name.startswith("[truncated")
@@ -75,8 +79,11 @@ def add_flame_graph(stacks, graph):
         complete[node] = (complete[parent] and not is_reason and
                           (not is_first or bool(FIRST_FUNCTIONS.match(name))))
         named[node] = named[parent] and (not is_frame or is_name(name))
-        if graph.self_values[node]:
-            stacks.add(graph.self_values[node], frames[node], complete[node], named[node])
+        is_kernel[node] = is_kernel[parent] or graph.kinds[node] == "kernel"
+        is_kernel_alone = is_kernel[node] and complete[node] and not frames[node]
+        if graph.self_values[node] and not is_kernel_alone:
+            stacks.add(graph.self_values[node], frames[node], complete[node] and frames[node] > 0,
+                       named[node])
 
 
 # ---- text of perf and bpftrace ----------------------------------------------------------------
@@ -85,7 +92,8 @@ def of_perf_script(text):
     """Of `perf script -F ip,sym`: blocks of lines "address name", innermost first."""
     stacks = Stacks()
     for block in text.split("\n\n"):
-        names = [line.split(None, 1)[-1].strip() for line in block.strip().splitlines()]
+        lines = [line.split(None, 1) for line in block.strip().splitlines()]
+        names = [line[-1].strip() for line in lines if not KERNEL_ADDRESS.match(line[0])]
         if names:
             stacks.add_chain(1, names[::-1])
     return stacks
@@ -123,7 +131,7 @@ class Process:
 
 
 def function_name(frame):
-    """Without the place in the source, and without the mark of the kernel's frames."""
+    """Without the place in the source, and without a mark of its kind."""
     return re.sub(r"_\[[a-z]\]$", "", frame.split(" (")[0])
 
 
@@ -147,7 +155,8 @@ def _of_this_process(chains, process):
 
 def _of_chains(chains, process):
     """@chains: (frames outermost first, weight)."""
-    chains = _of_this_process(chains, process)
+    chains = [(user, weight) for frames, weight in _of_this_process(chains, process)
+              if (user := [frame for frame in frames if not frame.endswith(KERNEL_MARK)])]
     is_python_alone = all(PYTHON_FRAME.match(frame) for frames, _ in chains for frame in frames)
     stacks = Stacks()
     for frames, weight in chains:

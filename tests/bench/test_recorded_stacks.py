@@ -32,8 +32,8 @@ COLLAPSED = [
     ("a place in a file", "_start;libc.so.6+0x29d90;f 1\n", (1, 1, 0, 3)),
     ("a file, for what has no name", "_start;[libc.so.6];f 1\n", (1, 1, 0, 3)),
     ("words that look like addresses", "_start;decade;facade;f 1\n", (1, 1, 1, 4)),
-    ("the kernel's frames are marked", "_start;f;do_syscall_64_[k] 1\n", (1, 1, 1, 3)),
-    ("an unknown frame of the kernel", "_start;[unknown]_[k] 1\n", (1, 1, 0, 2)),
+    ("the kernel's frames do not count", "_start;f;do_syscall_64_[k];[unknown]_[k] 1\n", (1, 1, 1, 2)),
+    ("nothing but the kernel", "do_exit_[k] 5\n_start;f 1\n", (1, 1, 1, 2)),
     ("the process comes first", "deep_calls;_start;f 1\nother;_start;0x1234 5\n", (1, 1, 1, 2)),
     ("the pid is in it", "deep_calls-4711;_start;f 1\ndeep_calls-47111;0x1234 5\n", (1, 1, 1, 2)),
     ("pid and thread", 'process 4711:"./deep";thread (0x7F00);clone3;f 1\n', (1, 1, 1, 2)),
@@ -58,8 +58,9 @@ def test_refuses_text_without_stacks():
 
 def test_judges_peers_by_the_same_rule():
     perf = recorded_stacks.of_perf_script(
-        "\t    55aa f\n\t    55bb main\n\t    55cc _start\n\n\t    7f00 [unknown]\n\t    55bb main\n")
-    assert figures(perf) == (2, 1, 1, 5)
+        "\tffffffff81001234 do_read\n\t    55aa f\n\t    55bb main\n\t    55cc _start\n\n"
+        "\t    7f00 [unknown]\n\t    55bb main\n\n\tffffffff81005678 do_exit\n")
+    assert figures(perf) == (2, 1, 1, 5), "the kernel's frames do not count"
     bpftrace = recorded_stacks.of_bpftrace(
         "Attaching 2 probes...\n@stacks[\n    f+12\n    start_thread+724\n]: 5\n"
         "@stacks[\n    0x7f1234567890\n    main+3\n]: 2\n")
@@ -71,6 +72,16 @@ def test_judges_peers_by_the_same_rule():
     cairn = recorded_stacks.Stacks()
     recorded_stacks.add_flame_graph(cairn, graph)
     assert figures(cairn) == (6, 3, 6, 3 * 2 + 2 * 1 + 1 * 2), "main is not where a process begins"
+
+
+def test_leaves_out_kernel_stacks():
+    graph = types.SimpleNamespace(
+        names=["all", "cc1", "do_exit", "[truncated: no rule]", "do_read", "_start", "do_read"],
+        kinds=["", "", "kernel", "", "kernel", "native", "kernel"],
+        parents=[0, 0, 1, 1, 3, 1, 5], self_values=[0, 1, 5, 0, 2, 0, 4])
+    cairn = recorded_stacks.Stacks()
+    recorded_stacks.add_flame_graph(cairn, graph)
+    assert figures(cairn) == (7, 4, 7, 4), "a cut stack counts, and so does one without any frame"
 
 
 # ---- pprof ------------------------------------------------------------------------------------
