@@ -87,7 +87,9 @@ class Prompts(torch.utils.data.IterableDataset):
 
 
 def load_batches(seed, batches):
-    loader = torch.utils.data.DataLoader(Prompts(seed), batch_size=1, num_workers=1, prefetch_factor=8)
+    # Spawned: a fork of a process with threads may hold locks that nobody will release.
+    loader = torch.utils.data.DataLoader(Prompts(seed), batch_size=1, num_workers=1, prefetch_factor=8,
+                                         multiprocessing_context="spawn")
     for batch in loader:
         batches.put(batch)
 
