@@ -468,14 +468,22 @@ $(PY_SPY): | packages-bench
 		echo "py-spy cannot be had from PyPI: it will be left out" >&2
 
 .PHONY: bench
-bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost deep_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers; writes bench/RESULTS.md (BENCH=name, PEER='start command' PEER_STACKS=file)
-	BUILD=$(BUILD) PATH="$$PATH:$(abspath $(dir $(PY_SPY)))" bench/run $(BENCH)
+bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost deep_calls random_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers; writes bench/RESULTS.md (BENCH='name…' RECORD=1, ROUNDS=n, PEER='start command' PEER_STACKS=file)
+	BUILD=$(BUILD) PATH="$$PATH:$(abspath $(dir $(PY_SPY)))" bench/run $(if $(RECORD),--record) $(BENCH)
 
 # Workloads: no frame pointers.
 $(BUILD)/bench/deep_calls $(BUILD)/bench/switches: $(BUILD)/bench/%: bench/%.c
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) -std=gnu11 -O2 -fomit-frame-pointer -Wall -Wextra -pthread $< -o $@
+
+COLD_CALLS := 3000
+$(BUILD)/bench/cold_calls.c: bench/generate_calls
+	mkdir -p $(@D)
+	$< $(COLD_CALLS) > $@
+$(BUILD)/bench/random_calls: bench/random_calls.c $(BUILD)/bench/cold_calls.c bench/random_calls.h
+	$(call say,CC,$<)
+	$(CC) -std=gnu11 -I. -O1 -fomit-frame-pointer -Wall -Wextra -pthread $(filter %.c,$^) -o $@
 
 $(addprefix $(BUILD)/bench/,bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's accounting of programs: CPU of a process tree, time in BPF programs, memory."""
+"""The kernel's accounting of programs: CPU of a group of processes, time in BPF programs, memory."""
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -8,6 +9,8 @@ import re
 import subprocess
 import time
 
+GROUP_PREFIX = "cairn-bench-"
+GROUP_END_SECONDS = 10
 BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 BPF_COST = pathlib.Path(__file__).resolve().parents[1] / "agent/overhead/bpf_cost.c"
 NAME_BYTES = 15  # the kernel cuts programs' names there
@@ -16,6 +19,68 @@ SETTLE_SECONDS = 1.5  # a profiler has processed an ended program
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SAMPLING_TYPES = ("perf_event",)
 FAULTS = "fault"  # in the name of a program that has a perf event, too, but samples page faults
+
+
+@functools.cache
+def cgroup2():
+    """Where cgroups of version 2 are mounted; None: nowhere."""
+    for line in pathlib.Path("/proc/mounts").read_text().splitlines():
+        _, place, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return pathlib.Path(place)
+    return None
+
+
+class Group:
+    """A cgroup for one profiler or workload: it counts the CPU of all that was ever started in it, of
+    processes that have ended or were adopted by others, too. Without cgroups of version 2, or the right to
+    make one, it does nothing, and the process tree is counted."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, name):
+        self.path = cgroup2() and cgroup2() / f"{GROUP_PREFIX}{os.getpid()}-{name}-{next(self.numbers)}"
+        try:
+            if self.path:
+                self.path.mkdir()
+        except OSError:
+            self.path = None
+
+    def enter(self):
+        """For a child, before it executes."""
+        if self.path:
+            (self.path / "cgroup.procs").write_text("0")
+
+    def end(self):
+        """End what is left in it."""
+        if not self.path:
+            return
+        deadline = time.monotonic() + GROUP_END_SECONDS
+        while group_pids(self.path) and time.monotonic() < deadline:
+            (self.path / "cgroup.kill").write_text("1")
+            time.sleep(0.02)
+        self.path.rmdir()
+        self.path = None
+
+
+def group_of(pid):
+    """The folder of its Group; None: it is in none."""
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith(f"0::/{GROUP_PREFIX}"):
+            return cgroup2() / line.removeprefix("0::/")
+    return None
+
+
+def group_pids(path):
+    return [int(pid) for pid in (path / "cgroup.procs").read_text().split()]
+
+
+def group_cpu_ns(path):
+    return 1000 * int(re.search(r"^usage_usec (\d+)", (path / "cpu.stat").read_text(), re.M).group(1))
 
 
 class BpfStatistics:
@@ -65,7 +130,7 @@ def held(pid, field):
 class BpfPrograms:
     """BPF programs that a process and its descendants hold, themselves or through links, and that run by
     themselves. To ask for their names is to start a program, which a profiler looks at, too: that is done
-    once, and over before the first read()."""
+    once, and settle() waits until it is over."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -74,8 +139,11 @@ class BpfPrograms:
                       for program in (bpftool("prog", "show") if mine else ())
                       if program["id"] in mine and
                       program.get("name", "")[:NAME_BYTES] not in run_by_agent()}
-        if mine:
+
+    def settle(self):
+        if self.kinds:
             time.sleep(SETTLE_SECONDS)
+        return self
 
     @staticmethod
     def _kind(program):
@@ -105,12 +173,25 @@ def map_bytes(pid):
 
 
 def status_bytes(pid, field):
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.M).group(1)) * 1024
+    """Of one process; 0 where it has ended."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(rf"^{field}:\s+(\d+) kB", text, re.M)
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def memory_bytes(pid, field):
+    """Of all processes of its group or tree: what they share counts for each of them."""
+    return sum(status_bytes(process, field) for process in tree(pid))
 
 
 def tree(pid):
-    """The process and its descendants that are alive."""
+    """The processes of its group; without one the process and its descendants that are alive."""
+    group = group_of(pid)
+    if group:
+        return group_pids(group)
     found = [pid]
     for parent in found:
         for task in pathlib.Path(f"/proc/{parent}/task").glob("*/children"):
@@ -137,36 +218,8 @@ def _process_cpu_ns(pid):
 
 
 def cpu_ns(pid):
+    """Of all processes of its group, or of its tree."""
+    group = group_of(pid)
+    if group:
+        return group_cpu_ns(group)
     return sum(_process_cpu_ns(process) for process in tree(pid))
-
-
-class Window:
-    """A stretch of time, read at both ends: @count() is the workload's progress, @pid the profiler
-    (None: none)."""
-
-    def __init__(self, seconds, count, pid=None):
-        programs = BpfPrograms(pid) if pid else None
-        self.from_ns = time.time_ns()
-        begin, work, cpu = time.monotonic(), count(), cpu_ns(pid) if pid else 0
-        runs = programs.read() if pid else {}
-        time.sleep(seconds)
-        runs = programs.since(runs) if pid else []
-        self.cpu_ns = cpu_ns(pid) - cpu if pid else 0
-        self.seconds = time.monotonic() - begin
-        self.work = (count() - work) / self.seconds
-        self.to_ns = time.time_ns()
-        self.bpf_ns = sum(ns for _, _, ns in runs)
-        self.samples = sum(count for kind, count, _ in runs if kind in SAMPLING_TYPES)
-        self.sample_ns = sum(ns for kind, _, ns in runs if kind in SAMPLING_TYPES)
-        self.rss = status_bytes(pid, "VmRSS") if pid else 0
-
-    def ns_per_sample(self):
-        return self.sample_ns / self.samples if self.samples else float("nan")
-
-    def percent_of_core(self):
-        """Everything accounted to the profiler."""
-        return 100 * (self.cpu_ns + self.bpf_ns) / self.seconds / 1e9
-
-    def user_percent_of_core(self):
-        """Its processes only."""
-        return 100 * self.cpu_ns / self.seconds / 1e9

@@ -10,13 +10,14 @@ import sys
 import time
 
 import recorded_stacks
+from accounting import Group
 from recorded_stacks import Unreadable
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
 from fleet import Collector  # noqa: E402 pylint: disable=wrong-import-position
 
 START_SECONDS = 20
-STOP_SECONDS = 20
+STOP_SECONDS = 60  # bpftrace and perf name what they have recorded
 SCRIPT_SECONDS = 60  # for perf to name what it has recorded
 
 
@@ -41,10 +42,17 @@ class Profiler:
     name = ""
     signal = signal.SIGINT
     settle_seconds = 1.5
+    environment = {}
 
     def __init__(self, folder, frequency):
         self.folder, self.frequency = pathlib.Path(folder), frequency
-        self.process = None
+        self.process = self.group = None
+        self.pids, self.comms = (), ()
+
+    def watch(self, pids, comms=()):
+        """Whose stacks will be judged, where that is more than the process that start() names: all of these
+        processes or, where processes are short, all of these names."""
+        self.pids, self.comms = tuple(pids), tuple(comms)
 
     def missing(self):
         program = self.argv(0)[0]
@@ -54,16 +62,30 @@ class Profiler:
         raise NotImplementedError
 
     def start(self, pid):
+        self.group = Group(self.name)
         with open(self.folder / f"{self.name}.log", "wb") as log:
             self.process = subprocess.Popen(self.argv(pid), stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, cwd=self.folder, start_new_session=True,
-                                            preexec_fn=heed_interrupts)
+                                            env={**os.environ, **self.environment},
+                                            preexec_fn=self._before_exec)
+
+    def _before_exec(self):
+        heed_interrupts()
+        self.group.enter()
 
     def is_running(self):
         return self.process.poll() is None
 
     def stop(self):
         stop(self.process, self.signal)
+        self.group.end()
+
+    def drop(self):
+        """Stop where nobody will ask for its stacks."""
+        self.stop()
+
+    def close(self):
+        """What it has beside its process ends, too."""
 
     def stacks(self, pid):
         """Stacks of what it recorded of the process. Unreadable: there are none, and why."""
@@ -73,16 +95,20 @@ class Profiler:
 class Cairn(Profiler):
     """The agent with a collector, as on a node."""
 
-    name = "cairn"
     signal = signal.SIGTERM
 
-    def __init__(self, folder, frequency, build):
+    def __init__(self, folder, frequency, build, name="cairn", profiles=None):
         super().__init__(folder, frequency)
-        self.build = build
+        self.name, self.profiles = name, profiles
+        self.build, self.cache = build, self.folder / f"{name}-cache"
         self.attach_seconds = 0.0
-        self.collector = Collector(self.folder / "data", self.folder / "collector.log")
+        self.collector = Collector(self.folder / f"{name}-data", self.folder / f"{name}-collector.log")
         self.collector.argv[0] = str(build / "cairn-collector")
         self.collector.start()
+
+    def empty_cache(self):
+        """So that the next start builds all tables again, as others do at each start."""
+        shutil.rmtree(self.cache, ignore_errors=True)
 
     def missing(self):
         return None
@@ -90,16 +116,21 @@ class Cairn(Profiler):
     def argv(self, pid):
         # A cache of its own, empty at first: what tables cost is a part of the figures.
         return [str(self.build / "cairn-agent"), "--collector", self.collector.grpc, "--frequency",
-                str(self.frequency), "--cache", str(self.folder / "cache")]
+                str(self.frequency), "--cache", str(self.cache),
+                *(["--profiles", self.profiles] if self.profiles else [])]
 
     def start(self, pid):
         began = time.monotonic()
         super().start(pid)
-        while "sampling" not in (self.folder / "cairn.log").read_text(errors="replace"):
+        while "sampling" not in (self.folder / f"{self.name}.log").read_text(errors="replace"):
             if not self.is_running() or time.monotonic() - began > START_SECONDS:
-                raise RuntimeError((self.folder / "cairn.log").read_text(errors="replace"))
+                raise RuntimeError((self.folder / f"{self.name}.log").read_text(errors="replace"))
             time.sleep(0.005)
         self.attach_seconds = time.monotonic() - began
+
+    def shed_load(self):
+        """Did its governor reduce what it collects?"""
+        return "shedding load" in (self.folder / f"{self.name}.log").read_text(errors="replace")
 
     def stacks_within(self, service, windows):
         """Stacks of the service that the collector has of these windows."""
@@ -121,12 +152,19 @@ class Perf(Profiler):
         self.file = self.folder / f"{self.name}.data"
 
     def argv(self, pid):
-        return ["perf", "record", "-q", "-a", "-F", str(self.frequency), "-e", "cpu-clock",
+        # Without build ids: perf would read and copy each file at its end, for other machines.
+        return ["perf", "record", "-q", "-a", "-B", "-N", "-F", str(self.frequency), "-e", "cpu-clock",
                 "--call-graph", self.mode, "-o", str(self.file)]
 
+    def drop(self):
+        stop(self.process, signal.SIGKILL)
+        self.group.end()
+
     def stacks(self, pid):
+        chosen = (["--comms", ",".join(self.comms)] if self.comms else
+                  ["--pid", ",".join(map(str, self.pids or (pid,)))])
         try:
-            said = subprocess.run(["perf", "script", "-i", str(self.file), "--pid", str(pid),
+            said = subprocess.run(["perf", "script", "-i", str(self.file), *chosen,
                                    "--no-inline", "-F", "ip,sym"], capture_output=True, text=True,
                                   errors="replace", timeout=SCRIPT_SECONDS, check=False).stdout
         except subprocess.TimeoutExpired as error:
@@ -139,11 +177,18 @@ class Bpftrace(Profiler):
 
     name = "bpftrace"
     settle_seconds = 4
+    environment = {"BPFTRACE_CACHE_USER_SYMBOLS": "1"}  # else it reads them again for each stack
 
     def argv(self, pid):
-        return ["bpftrace", "-e", f"profile:hz:{self.frequency} {{ if (pid == {pid}) "
+        chosen = " || ".join([f'comm == "{comm}"' for comm in self.comms] if self.comms else
+                             [f"pid == {watched}" for watched in self.pids or (pid,)])
+        return ["bpftrace", "-e", f"profile:hz:{self.frequency} {{ if ({chosen}) "
                                   "{ @stacks[ustack(127)] = count(); } "
                                   "else { @[pid, ustack(127)] = count(); } } END { clear(@); }"]
+
+    def drop(self):
+        stop(self.process, signal.SIGKILL)
+        self.group.end()
 
     def stacks(self, pid):
         log = self.folder / f"{self.name}.log"
@@ -199,6 +244,7 @@ class Peer(Profiler):
             time.sleep(0.05)
         self._signal_group(signal.SIGKILL)
         self.process.wait()
+        self.group.end()
 
     def _signal_group(self, number):
         """Is anybody there?"""

@@ -40,7 +40,7 @@ class Cost:
     def __init__(self, pid):
         self.pid = pid
         self.counted = counters(pid)
-        self.programs = BpfPrograms(pid)
+        self.programs = BpfPrograms(pid).settle()
 
     def measure(self, seconds):
         begin, cpu, runs = time.monotonic(), cpu_ns(self.pid), self.programs.read()
