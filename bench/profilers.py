@@ -18,7 +18,7 @@ from fleet import Collector  # noqa: E402 pylint: disable=wrong-import-position
 
 START_SECONDS = 20
 STOP_SECONDS = 60  # bpftrace and perf name what they have recorded
-SCRIPT_SECONDS = 60  # for perf to name what it has recorded
+SCRIPT_SECONDS = 150  # for perf to name what it has recorded
 
 
 def stop(process, number=signal.SIGTERM):
