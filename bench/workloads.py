@@ -28,6 +28,7 @@ DEPTH = 34  # of the peers' figures in the design
 CLIENTS = 4  # of a closed loop, on each CPU
 OPEN_CLIENTS = 64  # so many requests of an open loop may be late at once
 CALIBRATION_SECONDS = 6
+JVM_WARM_UP_SECONDS = 40  # until it has compiled what is hot, on a busy machine, too
 
 
 class Missing(Exception):
@@ -296,9 +297,10 @@ class Jvm(HttpService):
         subprocess.run(["javac", "-d", str(folder), str(HERE / "Service.java")], check=True)
         port = free_port()
         super().__init__("jvm-map" if perf_map else "jvm", [
-            "java", "-Xmx512m", *(["-XX:+PreserveFramePointer"] if perf_map else []), "-cp", str(folder), "Service",
+            "java", "-Xmx512m", "-Dsun.net.httpserver.nodelay=true",
+            *(["-XX:+PreserveFramePointer"] if perf_map else []), "-cp", str(folder), "Service",
             str(port), str(CLIENTS * os.cpu_count()), str(LIFE_SECONDS)], folder, port)
-        time.sleep(2 * CALIBRATION_SECONDS)  # it compiles what is hot
+        time.sleep(JVM_WARM_UP_SECONDS)
         if perf_map:
             subprocess.run(["jcmd", str(self.process.pid), "Compiler.perfmap"], check=True, stdout=subprocess.DEVNULL)
 
