@@ -35,8 +35,7 @@ int calibration_find(struct calibration *calibration, const struct count_key *ke
 {
 	uint64_t hash = hash64_of(&key->process, sizeof(key->process)) ^
 			hash64_of(key->thread_name, sizeof(key->thread_name));
-	uint32_t at =
-		hash_table_find(&calibration->index, hash, threads_equal, calibration, key);
+	uint32_t at = hash_table_find(&calibration->index, hash, threads_equal, calibration, key);
 	int rc = 0;
 
 	if (at == HASH_TABLE_NONE) {
@@ -67,8 +66,7 @@ void calibration_add_stack(struct calibration_sum *sum, uint64_t value, bool is_
 	*to = add(*to, value);
 }
 
-void calibration_add_total(struct calibration_sum *sum, const struct count_key *key,
-			   uint64_t value)
+void calibration_add_total(struct calibration_sum *sum, const struct count_key *key, uint64_t value)
 {
 	uint64_t last = add(key->slot, key->more_slots);
 

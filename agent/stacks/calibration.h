@@ -29,7 +29,7 @@ struct calibration_sum {
 	uint64_t exact;   // of values whose weight is 1
 	uint64_t sampled; // of weighted values
 	struct calibration_scale exact_scale, sampled_scale;
-	uint64_t missing; // of the total: no stack is known
+	uint64_t missing;               // of the total: no stack is known
 	uint64_t first_slot, last_slot; // that the totals cover
 };
 

@@ -30,7 +30,13 @@ static const struct row rows[] = {
 	{ "stacks without a sum", 0, { 10, 20 }, { 30 }, 0, 0, 0 },
 	{ "sampled stacks without a sum", 0, { 0 }, { 30 }, 0, 0, 0 },
 	{ "zero values", 10, { 0, 0 }, { 0, 5, 0 }, 0, 10, 0 },
-	{ "weights beyond 2^32", 1ULL << 41, { 1 }, { 1ULL << 62, 1ULL << 45 }, 1, (1ULL << 41) - 1, 0 },
+	{ "weights beyond 2^32",
+	  1ULL << 41,
+	  { 1 },
+	  { 1ULL << 62, 1ULL << 45 },
+	  1,
+	  (1ULL << 41) - 1,
+	  0 },
 	{ "a large sum of small values", HUGE, { 1 }, { 1, 1, 1 }, 1, HUGE - 1, 0 },
 	{ "values that overflow", 1000, { 0 }, { HUGE, HUGE, HUGE }, 0, 1000, 0 },
 	{ "exact values that overflow", 1000, { HUGE, HUGE }, { 0 }, 1000, 0, 0 },
@@ -76,7 +82,8 @@ TEST(no_value_exceeds_the_sum)
 		for (int i = 0; i < 4; i++) {
 			EXPECT_EQ(true, calibration_scale(&sum, row->exact[i], false) <= row->total,
 				  row->what);
-			EXPECT_EQ(true, calibration_scale(&sum, row->sampled[i], true) <= row->total,
+			EXPECT_EQ(true,
+				  calibration_scale(&sum, row->sampled[i], true) <= row->total,
 				  row->what);
 		}
 	}
@@ -156,8 +163,7 @@ TEST(threads_differ_by_process_and_name)
 	calibration_deinit(&calibration);
 }
 
-RUN_TESTS(cmocka_unit_test(values_add_up_to_the_sum),
-	  cmocka_unit_test(no_value_exceeds_the_sum),
+RUN_TESTS(cmocka_unit_test(values_add_up_to_the_sum), cmocka_unit_test(no_value_exceeds_the_sum),
 	  cmocka_unit_test(exact_values_stay_beside_sampled_ones),
 	  cmocka_unit_test(rounding_goes_to_the_next_value),
 	  cmocka_unit_test(more_values_than_were_added_get_nothing),
