@@ -100,6 +100,18 @@ struct python_process {
 	__s64 self_at;     // from the thread pointer: pthread_self(), stored in thread states
 };
 
+/*
+ * A piece of memory with the frame that was read last. Since 3.11 a thread's frames lie one after the other, callers
+ * below: one read gets some five.
+ */
+#define PYTHON_PIECE_BYTES 1024
+#define PYTHON_PIECE_NONE  (~0ULL - PYTHON_PIECE_BYTES) // contains no address
+
+struct python_piece {
+	__u64 start;
+	__u64 words[PYTHON_PIECE_BYTES / 8];
+};
+
 /* Progress of the Python part of an unwind. */
 struct python_cursor {
 	__u64 frame;          // the next Python frame; 0: none
@@ -117,8 +129,11 @@ struct python_cursor {
 	struct stack_hasher run_hasher;
 	__u32 run_frame_count;
 	__u32 run_leaf_tag;
+	__u64 read_frame; // the one read last
 	// Read buffers.
-	__u64 frame_words[PYTHON_FRAME_BYTES_MAX / 8 + 2];
+	struct python_piece piece;
+	__u32 frame_at; // the frame's first byte in the piece
+	__u32 pad;
 	__u64 code_words[PYTHON_CODE_BYTES / 8 + 6];
 };
 

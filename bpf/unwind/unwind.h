@@ -284,7 +284,7 @@ static long unwind_step(struct unwind *unwind)
 
 	if (unwind_python && unwind->in_python)
 		return python_step(unwind);
-	if (!unwind->frame_is_kept && unwind_by_tables && unwind_plain_frame(unwind))
+	if (unwind_by_tables && unwind_plain_frame(unwind))
 		return 0;
 	if (!unwind->frame_is_kept && unwind_native_frame(unwind))
 		return 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// A shortcut for most native callers: their rule is in the cache and only adds to sp or fp. Whatever else there is
-// is left to unwind_step(), which does the same at three times the price. Included by unwind.h.
+// A shortcut for most native callers: their rule is known and only adds to sp or fp. Whatever else there is is left
+// to unwind_step(), which would do the same for these, too. Included by unwind.h.
 #pragma once
 
 /* The first word of a plain rule, without the bits that may be either. REGISTER_SP has all bits of REGISTER_FP. */
@@ -9,6 +9,8 @@
 #define PLAIN_IS_JIT   (RULE_JIT << 24)
 #define PLAIN_EITHER   (PLAIN_BY_SP | PLAIN_SAVES_FP | PLAIN_IS_JIT)
 #define PLAIN_RULE     (CFA_REGISTER | REGISTER_FP << 8 | SAVED_AT_CFA << 20)
+/* What the interpreter loop's rule may have beside, when its frame has been replaced. */
+#define PLAIN_LOOP ((__u64)(RULE_PYTHON_EVAL | RULE_PYTHON_OPCODE) << 24)
 
 _Static_assert((REGISTER_SP & REGISTER_FP) == REGISTER_FP && !(SAVED_SAME & SAVED_AT_CFA),
 	       "a bit each");
@@ -32,28 +34,43 @@ UNWIND_INLINE bool plain_read_stack(struct stack_chunk *chunk, __u64 address, __
 	return true;
 }
 
+/* The rule at @address, if it is cached. */
+UNWIND_INLINE bool plain_find_rule(const struct unwind *unwind, __u64 address, __u64 *first,
+				   __u64 *second)
+{
+	const struct cached_rule *known = unwind_cached_rule(address);
+
+	if (!known || known->generation != unwind->process.generation)
+		return false;
+	*first = known->rule[0];
+	*second = known->rule[1];
+	return (known->address_and_all ^ known->generation ^ *first ^ *second) == address;
+}
+
 /*
- * Stores the frame at the pc, a return address, and goes to its caller. False: nothing has changed but the chunk, and
- * it is a case for unwind_step(). A function with a stack of its own: 6.1 allows 512 bytes to all that call each other.
+ * Stores the frame at the pc, a return address, unless Python frames have replaced it, and goes to its caller. False:
+ * nothing has changed but the chunk, and it is a case for the rest of unwind_step(). A function with a stack of its
+ * own: 6.1 allows 512 bytes to all that call each other.
  */
 static UNWIND_APART bool unwind_plain_frame(struct unwind *unwind)
 {
-	__u64 first, second, cfa, pc, address = unwind->pc - 1, sp = unwind->registers[REGISTER_SP];
-	__u64 fp = unwind->registers[REGISTER_FP];
-	const struct cached_rule *known;
-	__u32 head;
+	__u64 address = unwind->pc - 1, sp = unwind->registers[REGISTER_SP];
+	__u64 first = 0, second = 0, cfa, pc, fp = unwind->registers[REGISTER_FP];
+	__u32 head, tag;
 
 	// A return address that a uretprobe has replaced must be looked for.
 	if (unwind->exact_pc || unwind->all_registers || unwind->pending_count)
 		return false;
-	known = unwind_cached_rule(address);
-	if (!known || known->generation != unwind->process.generation)
+	if (unwind->frame_is_kept) {
+		const __u64 *rule = (const __u64 *)&unwind->rule;
+
+		first = rule[0] & ~PLAIN_LOOP;
+		second = rule[1];
+	} else if (!plain_find_rule(unwind, address, &first, &second)) {
 		return false;
-	first = known->rule[0];
-	second = known->rule[1];
+	}
 	head = (__u32)first;
-	if ((known->address_and_all ^ known->generation ^ first ^ second) != address ||
-	    (head & ~PLAIN_EITHER) != PLAIN_RULE)
+	if ((head & ~PLAIN_EITHER) != PLAIN_RULE)
 		return false;
 	cfa = (head & PLAIN_BY_SP ? sp : fp) + (__s64)(__s32)(first >> 32);
 	if (cfa - sp - 1 >= FRAME_BYTES_MAX || cfa % 8)
@@ -64,9 +81,12 @@ static UNWIND_APART bool unwind_plain_frame(struct unwind *unwind)
 	    !plain_read_stack(&unwind->chunk, cfa + (__s64)(__s16)(second >> 32), &pc))
 		return false;
 	pc &= RETURN_ADDRESS_MASK;
-	if (pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT ||
-	    unwind_add(unwind, address, head & PLAIN_IS_JIT ? FRAME_TAG_JIT : FRAME_TAG_NATIVE, 0))
+	if (pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT)
 		return false;
+	tag = head & PLAIN_IS_JIT ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
+	if (!unwind->frame_is_kept && unwind_add(unwind, address, tag, 0))
+		return false;
+	unwind->frame_is_kept = 0;
 	unwind->pc = pc;
 	unwind->registers[REGISTER_SP] = cfa;
 	unwind->registers[REGISTER_FP] = fp;

@@ -26,12 +26,17 @@ UNWIND_INLINE void python_begin(struct unwind *unwind)
 	unwind->python.thread_state = 0;
 	unwind->python.walked = 0;
 	unwind->python.is_truncated = 0;
+	unwind->python.piece.start = PYTHON_PIECE_NONE;
+	unwind->python.read_frame = 0;
 }
 
 /* Masked for the verifier. Offsets are even, and checked by the agent. */
 UNWIND_INLINE __u64 python_frame_word(const struct python_cursor *cursor, __u32 offset)
 {
-	return *(const __u64 *)((const char *)cursor->frame_words + (offset & 0x78));
+	__u64 at = cursor->frame_at + (__u64)(offset & 0x78);
+
+	HIDE_FROM_COMPILER(at); // keep the bound
+	return cursor->piece.words[at / 8 & (PYTHON_PIECE_BYTES / 8 - 1)];
 }
 
 UNWIND_INLINE __u32 python_code_int(const struct python_cursor *cursor, __u32 offset)
@@ -352,14 +357,48 @@ UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offset
 			  PYTHON_DETAIL(python_index(cursor, offsets, code), checksum));
 }
 
-UNWIND_INLINE long python_read_frame(struct unwind *unwind, const struct python_offsets *offsets)
+/* Fills the piece, so that it begins with @address. */
+UNWIND_INLINE long python_read_frame_alone(struct python_cursor *cursor, __u64 address, __u32 size)
 {
-	struct python_cursor *cursor = &unwind->python;
+	cursor->piece.start = PYTHON_PIECE_NONE;
+	cursor->frame_at = 0;
+	return read_user(cursor->piece.words, size, address);
+}
+
+/*
+ * Fills the piece with the frame at @address and what lies below, or above where a page begins: what lies there may
+ * not be mapped.
+ */
+UNWIND_INLINE long python_fill_piece(struct python_cursor *cursor, __u64 address, __u32 size)
+{
+	__u64 page = address & ~4095ULL;
+	__u64 start = ((address + size + 7) & ~7ULL) - PYTHON_PIECE_BYTES;
+
+	start = start < page ? page : start;
+	cursor->piece.start = start;
+	cursor->frame_at = address - start;
+	return read_user(cursor->piece.words, PYTHON_PIECE_BYTES, start);
+}
+
+/* @inner is the frame that this one has called, or 0. */
+UNWIND_INLINE long python_read_frame(struct python_cursor *cursor,
+				     const struct python_offsets *offsets, __u64 inner)
+{
+	__u64 address = cursor->frame + offsets->frame_start;
+	__u64 at = address - cursor->piece.start;
 	__u32 size = offsets->frame_bytes;
 
-	if (size > PYTHON_FRAME_BYTES_MAX)
+	if (size > PYTHON_FRAME_BYTES_MAX || address >= USER_ADDRESS_LIMIT)
 		return -1;
-	return read_user(cursor->frame_words, size, cursor->frame + offsets->frame_start);
+	if (at <= PYTHON_PIECE_BYTES - PYTHON_FRAME_BYTES_MAX && !(at & 7)) {
+		cursor->frame_at = at;
+		return 0;
+	}
+	// Frames of generators lie anywhere: a piece would be read for one.
+	if (inner - cursor->frame < PYTHON_PIECE_BYTES && !(address & 7) &&
+	    !python_fill_piece(cursor, address, size))
+		return 0;
+	return python_read_frame_alone(cursor, address, size);
 }
 
 /*
@@ -427,11 +466,12 @@ UNWIND_INLINE enum python_outcome python_advance(struct unwind *unwind,
 
 	if (!frame)
 		return PYTHON_ENDS;
-	if (python_read_frame(unwind, offsets)) {
+	if (python_read_frame(cursor, offsets, cursor->read_frame)) {
 		cursor->frame = 0;
 		cursor->is_truncated = 1;
 		return PYTHON_ENDS;
 	}
+	cursor->read_frame = frame;
 	if (offsets->frame_owner != PYTHON_NO_FIELD)
 		owner = python_frame_word(cursor, offsets->frame_owner) >>
 			(offsets->frame_owner & 7) * 8;

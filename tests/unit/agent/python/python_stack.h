@@ -39,6 +39,7 @@ enum {
 	INTERPRETER_AT = 0xc800,
 	FRAMES_AT = 0x2000,
 	FRAME_STEP = 0x100,
+	FRAMES_MAX = 64,
 	CODES_AT = 0x8000,
 	CODE_STEP = 0x200,
 
@@ -94,9 +95,14 @@ static inline void put_int(uint64_t address, uint32_t value)
 	put(address, &value, sizeof(value));
 }
 
+/* As since 3.11: callers below. Else scattered, as objects of their own are. */
+static bool frames_are_stacked;
+
 static inline uint64_t frame_address(uint32_t frame)
 {
-	return HEAP + FRAMES_AT + frame * FRAME_STEP;
+	uint32_t at = frames_are_stacked ? FRAMES_MAX - 1 - frame : frame * 5 % FRAMES_MAX;
+
+	return HEAP + FRAMES_AT + at * FRAME_STEP;
 }
 
 static inline uint64_t code_address(uint32_t frame)
@@ -406,5 +412,7 @@ static inline struct unwind unwind_calls(uint32_t minor, const char *text)
 	uint32_t count = read_calls(text, calls);
 
 	make_process(minor, calls, count);
+	recorded.remembers = true; // the second walk is by cached rules
+	walk(calls);
 	return walk(calls);
 }

@@ -220,8 +220,28 @@ TEST(survives_noise)
 	}
 }
 
+/* ---- frames one after the other ----------------------------------------------------------------- */
+
+TEST(stacked_frames_are_read_in_pieces)
+{
+	frames_are_stacked = true;
+	python_frames_stand_for_their_loop(state);
+	frames_have_code_object_and_position(state);
+	damage_costs_python_frames_only(state);
+
+	recorded.reads = 0;
+	unwind_calls(13, "n9n");
+	uint32_t reads = recorded.reads;
+
+	frames_are_stacked = false;
+	recorded.reads = 0;
+	unwind_calls(13, "n9n");
+	assert_true(reads + 5 <= recorded.reads);
+}
+
 RUN_TESTS(cmocka_unit_test(python_frames_stand_for_their_loop),
 	  cmocka_unit_test(frames_have_code_object_and_position),
 	  cmocka_unit_test(dropped_frames_leave_the_hash_unchanged),
 	  cmocka_unit_test(damage_costs_python_frames_only),
-	  cmocka_unit_test(bounds_circular_frames), cmocka_unit_test(survives_noise))
+	  cmocka_unit_test(bounds_circular_frames), cmocka_unit_test(survives_noise),
+	  cmocka_unit_test(stacked_frames_are_read_in_pieces))

@@ -46,12 +46,14 @@ static struct {
 	uint32_t steps;
 	struct pending_return pending[PENDING_RETURNS_MAX];
 	uint32_t pending_count;
+	uint32_t reads; // of memory
 } recorded;
 
 /* ---- what unwind.h wants ------------------------------------------------------------------- */
 
 static long read_user(void *to, __u32 size, __u64 address)
 {
+	recorded.reads++;
 	for EACH (memory, recorded.memories) {
 		uint64_t offset = address - memory->address;
 
