@@ -9,7 +9,7 @@
 //
 // FOLDER is what nftw() walks. It counts its work in FILE, which others may map, and ends by itself.
 #define _GNU_SOURCE
-#include "random_calls.h"
+#include "bench/random_calls.h"
 
 #include <fcntl.h>
 #include <ftw.h>
