@@ -327,6 +327,9 @@ static int write_file(struct recording *recording, struct error *err)
 		 options->command ? options->command[0] : recorded_type_spec(options->type)->title);
 	if (options->pid)
 		snprintf(title, sizeof(title), "process %llu", (unsigned long long)options->pid);
+	rc = recorded_type_finish(options->type, recording->merged);
+	if (rc)
+		return error_errno(err, rc, "wall-clock time");
 	rc = export_profile(recording->merged, options->type->type, options->format, title,
 			    &content, err);
 	if (!rc)

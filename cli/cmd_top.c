@@ -296,6 +296,9 @@ static int refresh_table(struct top *top, struct error *err)
 	top->interval = take(interval);
 	top->idle_excluded =
 		recorded_type_select(top->options->type, top->options->idle, top->interval);
+	rc = recorded_type_finish(top->options->type, top->interval);
+	if (rc)
+		return error_errno(err, rc, "wall-clock time");
 	rc = rebuild(top, err);
 	if (rc)
 		return rc;

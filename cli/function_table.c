@@ -168,11 +168,13 @@ static int count_location(struct build *build, uint32_t sample, uint32_t process
 	return rc;
 }
 
-/* A stack of which only the id is known keeps its time in a row of its own. */
-static int count_unknown(struct build *build, uint32_t sample, uint32_t process)
+/* Time whose stack is not known, or that has none, keeps a row of its own. */
+static int count_unknown(struct build *build, uint32_t sample, const struct stack *stack,
+			 uint32_t process)
 {
 	struct row_key key = { .process = process, .kind = FRAME_KIND_UNKNOWN };
-	int rc = add_text(build->table, "[unknown stack]", &key.name);
+	int rc = add_text(build->table, stack->defined ? "[not sampled]" : "[unknown stack]",
+			  &key.name);
 
 	return rc ? rc : count_frame(build, sample, &key, true);
 }
@@ -189,7 +191,7 @@ static int count_sample(struct build *build, uint32_t number)
 	if (build->choice->by_process)
 		rc = add_text(build->table, name ? name : "", &process);
 	if (!rc && (!stack->defined || !stack->location_count))
-		rc = count_unknown(build, number, process);
+		rc = count_unknown(build, number, stack, process);
 	for (uint32_t i = 0; !rc && stack->defined && i < stack->location_count; i++)
 		rc = count_location(build, number, process,
 				    profile->stack_locations[stack->first_location + i], i == 0);

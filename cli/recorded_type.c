@@ -11,6 +11,7 @@
 #include "base/contract/wait_classes.h"
 #include "base/contract/profile_type.h"
 #include "cli/profiler_events.h"
+#include "cli/wall_stacks.h"
 
 static const struct recorded_type types[] = {
 	{ PROFILE_TYPE_CPU, 0 },
@@ -78,6 +79,15 @@ static bool is_of_type(void *context, const struct profile *profile, const struc
 	return strcmp(profile_string(profile, series->type), type->type) == 0;
 }
 
+static bool is_selected(void *context, const struct profile *profile, const struct series *series)
+{
+	const struct recorded_type *type = context;
+
+	return is_of_type(context, profile, series) ||
+	       (strcmp(type->type, PROFILE_TYPE_WALL) == 0 &&
+		wall_stacks_need(profile_string(profile, series->type)));
+}
+
 static bool is_not_idle(void *context, const struct profile *profile, const struct series *series)
 {
 	const char *wait = labels_get(&series->labels, LABEL_WAIT);
@@ -90,10 +100,15 @@ static bool is_not_idle(void *context, const struct profile *profile, const stru
 int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
 			     struct profile *profile)
 {
-	profile_keep_samples(profile, is_of_type, (void *)type);
+	profile_keep_samples(profile, is_selected, (void *)type);
 	if (with_idle || !recorded_type_has_idle(type))
 		return 0;
 	return profile_keep_samples(profile, is_not_idle, NULL);
+}
+
+int recorded_type_finish(const struct recorded_type *type, struct profile *profile)
+{
+	return strcmp(type->type, PROFILE_TYPE_WALL) == 0 ? wall_stacks_compose(profile) : 0;
 }
 
 int64_t recorded_type_total(const struct recorded_type *type, const struct profile *profile)

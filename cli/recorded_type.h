@@ -38,10 +38,13 @@ int recorded_type_check(const struct recorded_type *type, const struct profiler 
 
 /**
  * Remove other types from @profile, and idle off-CPU time unless @with_idle. Returns the idle time
- * removed, nanoseconds.
+ * removed, nanoseconds. What recorded_type_finish() needs stays.
  */
 int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
 			     struct profile *profile);
+
+/** Of all selected intervals, merged: leave the type's samples only. Returns 0 or -ENOMEM. */
+int recorded_type_finish(const struct recorded_type *type, struct profile *profile);
 
 /** The sum of the type's samples in @profile, in its unit. */
 int64_t recorded_type_total(const struct recorded_type *type, const struct profile *profile);

@@ -137,7 +137,7 @@ int running_watch_end(struct running_watch *watch, pid_t pid, struct running_pro
  * ones. One process must not keep all others waiting, so at first each has only so much CPU time, for small files.
  */
 #define LARGE_FILE_BYTES (16ULL << 20)
-#define SHARE_NS         (10 * NS_PER_MS)
+#define SHARE_NS         (3 * NS_PER_MS)
 
 static void publish(struct process_unwinds *unwinds, struct process_table *processes,
 		    const struct running_process *running, bool is_busy)

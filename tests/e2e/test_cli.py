@@ -383,6 +383,18 @@ def test_top_shows_blocked_threads():
     assert "nanosleep_[k]" in done.stdout
 
 
+def test_top_shows_where_a_process_sleeps():
+    with subprocess.Popen(["sleep", "60"]) as sleeping:
+        done = cairn("top", "--batch", "--type", "wall", "-p", sleeping.pid, "-d", "2")
+        sleeping.kill()
+    assert done.returncode == 0, done
+    assert "Wall clock 1.0" in done.stdout
+    shares = {line.split(None, 4)[4]: float(line.split(None, 4)[1])
+              for line in done.stdout.splitlines()[2:] if line}
+    assert any("nanosleep" in name and share > 99 for name, share in shares.items()), done.stdout
+    assert "[unknown stack]" not in shares
+
+
 def test_top_prints_plain_tables():
     burning = workload("burn_c", "--seconds", "6")
     done = cairn("top", "--batch", "-n", "2", "-d", "1.5", "-F", "499")

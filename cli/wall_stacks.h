@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wall-clock time by stack. It is measured exactly by thread, without stacks; CPU time, off-CPU time and run-queue
+// latency have the stacks of its three parts.
+#pragma once
+
+#include "base/profile/profile.h"
+
+/** Is this series' type one of those with the stacks? */
+bool wall_stacks_need(const char *type);
+
+/**
+ * Give the wall-clock time in @profile the stacks of the other types: what a thread did in one state is divided among
+ * the stacks that it had meanwhile, by their values. Time in a state without a stack stays without one. The other
+ * types' samples are used up. Returns 0 or -ENOMEM.
+ */
+int wall_stacks_compose(struct profile *profile);
