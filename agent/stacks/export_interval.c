@@ -484,14 +484,33 @@ static int add_missing(struct export_interval *interval, const struct calibratio
 			      value_of(sum->missing));
 }
 
+/*
+ * A sampled interval stands for others of its thread, which came one after the other: in its own slot alone it would be
+ * the time of a hundred threads. It begins so much earlier that it is one thread's, but not before the time that all these
+ * threads are accounted for.
+ */
+static uint64_t begin_of(const struct export_interval_wait *wait, const struct calibration_sum *sum,
+			 uint64_t value, uint64_t slot_ns)
+{
+	uint64_t last = wait->slot + wait->more_slots, slots = value / slot_ns;
+	uint64_t begin = slots < last ? last - slots : 0;
+
+	if (!wait->is_sampled || begin >= wait->slot)
+		return wait->slot;
+	if (begin < sum->first_slot)
+		begin = sum->first_slot;
+	return begin < wait->slot ? begin : wait->slot;
+}
+
 static int add_calibrated(struct export_interval *interval, const struct export_interval_wait *wait)
 {
 	struct calibration_sum *sum =
 		&interval->calibration.threads[wait->threads].sums[wait->time];
-	int64_t value = value_of(calibration_scale(sum, wait->value, wait->is_sampled));
+	uint64_t value = calibration_scale(sum, wait->value, wait->is_sampled);
 
-	return value ? add_slots(interval, wait->series, wait->stack, wait->slot,
-				 wait->slot + wait->more_slots, value)
+	return value ? add_slots(interval, wait->series, wait->stack,
+				 begin_of(wait, sum, value, interval->profile->slot_ns),
+				 wait->slot + wait->more_slots, value_of(value))
 		     : 0;
 }
 

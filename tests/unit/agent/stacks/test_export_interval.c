@@ -509,6 +509,34 @@ TEST(sampled_stacks_add_up_to_the_total)
 	profile_free(profile);
 }
 
+TEST(a_sampled_wait_is_one_thread_in_each_slot)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_kernel_stack(fixture, &key);
+	key.kind = SAMPLE_KIND_BLOCKED;
+	key.more_slots = 99;
+	add(fixture, &key, 80 * SLOT_NS);
+	key.kind = SAMPLE_KIND_OFF_CPU_SAMPLED;
+	key.more_slots = 0;
+	key.slot += 49;
+	add(fixture, &key, 30 * SLOT_NS);
+	key.slot += 50;
+	add(fixture, &key, 50 * SLOT_NS);
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+		int64_t threads = sample->value / (int64_t)((sample->more_slots + 1) * SLOT_NS);
+
+		EXPECT_EQ(0, threads, "less than one");
+		EXPECT_EQ(1, sample->slot >= fixture->key.slot, "within what is accounted for");
+	}
+	EXPECT_EQ(80 * SLOT_NS, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "exact");
+	profile_free(profile);
+}
+
 /* The end of the first stack of @type. */
 static enum stack_end end_of(const struct profile *profile, const char *type)
 {
@@ -718,6 +746,7 @@ int main(void)
 		WITH_FIXTURE(refuses_unknown_kinds),
 		WITH_FIXTURE(blocked_time_has_its_wait_class),
 		WITH_FIXTURE(sampled_stacks_add_up_to_the_total),
+		WITH_FIXTURE(a_sampled_wait_is_one_thread_in_each_slot),
 		WITH_FIXTURE(names_time_without_a_stack),
 		WITH_FIXTURE(kernel_threads_have_no_stacks),
 		WITH_FIXTURE(wakers_do_not_change_the_wait_class),
