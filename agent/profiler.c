@@ -501,9 +501,11 @@ static int open_programs(struct profiler *profiler, struct loader_options *optio
 	return loader_open(options, &profiler->loader, err);
 }
 
-static int open_unwinding(struct profiler *profiler, const char *cache_folder, struct error *err)
+static int open_unwinding(struct profiler *profiler, const char *cache_folder, bool is_for_one,
+			  struct error *err)
 {
 	struct process_unwind_options options = {
+		.is_for_one = is_for_one,
 		.cache_folder = cache_folder,
 		.python = profiler->pythons,
 		.events = profiler->event_log,
@@ -536,7 +538,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 	};
 	int rc = open_programs(profiler, &loader_options, err);
 
-	return rc ? rc : open_unwinding(profiler, options->cache_folder, err);
+	return rc ? rc : open_unwinding(profiler, options->cache_folder, options->pid != 0, err);
 }
 
 static int begin_sampling(struct profiler *profiler, const struct profiler_options *options,

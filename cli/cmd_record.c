@@ -191,6 +191,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 	const struct record_options *options = recording->options;
 	char folder[PATH_MAX];
 	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
+	uint64_t ready_ns = options->pid ? PROFILER_READY_ONE_NS_MAX : PROFILER_READY_NS_MAX;
 	struct profiler_options profiler_options = {
 		.cache_folder = has_folder ? folder : NULL,
 		.frequency_hz = (uint32_t)options->frequency_hz,
@@ -198,7 +199,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.line_launcher = recording->launcher,
 		.sources = options->type->sources,
 		.events = recording->events,
-		.ready_ns_max = options->command ? 0 : PROFILER_READY_NS_MAX, // it has not begun
+		.ready_ns_max = options->command ? 0 : ready_ns, // it has not begun
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
 	};
 	int rc = labels_copy(&options->labels, &profiler_options.labels);

@@ -219,7 +219,8 @@ static int begin(struct top *top, struct error *err)
 		.sources = top->options->type->sources,
 		.wakers = top->options->service,
 		.events = top->events,
-		.ready_ns_max = PROFILER_READY_NS_MAX,
+		.ready_ns_max =
+			top->options->pid ? PROFILER_READY_ONE_NS_MAX : PROFILER_READY_NS_MAX,
 	};
 	int rc = options.pid ? check_pid(options.pid, err) : 0;
 

@@ -265,6 +265,8 @@ static int publish(struct process_unwinds *unwinds, struct published *record,
 	rc = process_code_collect(&unwinds->code, unwinds->tables, list, record->jit);
 	record->tables_pending = pending_tables(unwinds->code.states);
 	record->unidentified = unwinds->code.unidentified;
+	record->unready = record->unidentified + unwinds->code.states[UNWIND_FILE_PENDING] +
+			  unwinds->code.states[UNWIND_FILE_UNOPENED];
 	if (!rc)
 		rc = write_and_hold(unwinds, record);
 	wait_for_tables(unwinds, record, list);
@@ -466,8 +468,8 @@ bool process_unwind_is_ready(const struct process_unwinds *unwinds, const struct
 {
 	const struct published *record = find(unwinds, key->pid);
 
-	return unwinds->maps->unused || (record && published_is_of(record, key) &&
-					 !record->tables_pending && !record->unidentified);
+	return unwinds->maps->unused ||
+	       (record && published_is_of(record, key) && !record->unready);
 }
 
 bool process_unwind_is_identified(const struct process_unwinds *unwinds,
@@ -706,6 +708,8 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 		process_unwind_close(unwinds);
 		return rc;
 	}
+	if (options->is_for_one)
+		unwind_tables_prefetch_all(unwinds->tables);
 	*ret_unwinds = unwinds;
 	return 0;
 }

@@ -30,6 +30,7 @@ struct process_unwind_options {
 	const char *cache_folder;       // of the table cache; NULL: none
 	struct python_runtimes *python; // outlives this; NULL: no Python frames
 	struct event_log *events;       // may be NULL
+	bool is_for_one; // process: all of its tables are built before any sample needs them
 };
 
 /** Gauges, and counters since the opening. */
@@ -97,7 +98,7 @@ void process_unwind_use(struct process_unwinds *unwinds, const struct process_ke
 /** Is the process published, but not all of its files' tables ready? */
 bool process_unwind_waits(const struct process_unwinds *unwinds, const struct process_key *key);
 
-/** Is the process published, and are the tables of all its files there that can be? */
+/** Is the process published, and are the tables of all its files there, but for what no sample has needed? */
 bool process_unwind_is_ready(const struct process_unwinds *unwinds, const struct process_key *key);
 
 /** Is the process published, with all of its files? Their tables may be missing. */

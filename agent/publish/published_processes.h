@@ -20,6 +20,7 @@ struct published {
 	struct python_process python;
 	uint32_t tables_pending; // as in struct process_unwind
 	uint32_t unidentified;   // mappings whose file is not known yet
+	uint32_t unready;        // mappings that get a table soon
 	// In the kernel:
 	uint64_t pages_hash;
 	uint32_t generation; // 0: nothing yet

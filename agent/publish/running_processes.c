@@ -148,6 +148,7 @@ static void publish(struct process_unwinds *unwinds, struct process_table *proce
 		return;
 	process_mappings(processes, process); // identifies more of its files
 	process_unwind_touch(unwinds, process, 0);
+	process->budget.spent_ns = 0;
 	if (is_busy)
 		process_unwind_prefer(unwinds, &running->key);
 }
@@ -177,20 +178,20 @@ static void publish_rest(const struct running_publication *publication,
 			publish(unwinds, processes, &publication->list[i], i < RUNNING_BUSIEST);
 }
 
-// What is put off here is done at once afterwards, and is no news.
-static void publish_cheaply(const struct running_publication *publication,
-			    struct process_unwinds *unwinds, struct process_table *processes)
+// @process_ns of CPU time for each, and only files with less code than @put_off_bytes (0: all). What is put off is no
+// news, and what is spent no debt: the time is limited as it is, and nothing is measured meanwhile.
+static void publish_within(const struct running_publication *publication,
+			   struct process_unwinds *unwinds, struct process_table *processes,
+			   uint64_t process_ns, uint64_t put_off_bytes)
 {
 	struct work_pool *pool = process_table_work(processes), before = *pool;
 
-	process_table_put_off_large_files(processes, LARGE_FILE_BYTES);
+	process_table_put_off_large_files(processes, put_off_bytes);
 	pool->events = NULL;
-	pool->process_ns = SHARE_NS;
+	pool->process_ns = process_ns;
+	pool->total_ns = UINT64_MAX;
 	publish_rest(publication, unwinds, processes);
-	pool->events = before.events;
-	pool->process_ns = before.process_ns;
-	pool->is_reported = before.is_reported;
-	pool->put_off = before.put_off;
+	*pool = before;
 	process_table_put_off_large_files(processes, 0);
 }
 
@@ -199,8 +200,9 @@ void running_processes_publish(struct running_publication *publication,
 {
 	publication->began_ns = clock_monotonic_ns();
 	watchdog_begin_turn("publishing the processes that run");
-	publish_cheaply(publication, unwinds, processes);
-	publish_rest(publication, unwinds, processes);
+	if (publication->count > 1)
+		publish_within(publication, unwinds, processes, SHARE_NS, LARGE_FILE_BYTES);
+	publish_within(publication, unwinds, processes, publication->ns_max, 0);
 	watchdog_end_turn();
 }
 

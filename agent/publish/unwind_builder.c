@@ -272,7 +272,6 @@ static void add_analyze_marks(struct unwind_builder *builder, const struct unwin
 	}
 }
 
-// Not with the first build: most of the file's rules are ready sooner without.
 static int expect_functions(struct unwind_builder *builder, struct unwind_job *job,
 			    const struct elf *elf)
 {
@@ -282,6 +281,25 @@ static int expect_functions(struct unwind_builder *builder, struct unwind_job *j
 		return error_errno(&job->error, rc, "find V8's functions");
 	analyzed_functions_load(builder->cache, job->key, &job->analyzed);
 	return 0;
+}
+
+// A table with all functions known to need analysis is taken only if an earlier agent has built it: most of the file's
+// rules are ready sooner without.
+static int build_first(struct unwind_builder *builder, struct unwind_job *job,
+		       const struct elf *elf, uint32_t mark_count, struct unwind_table **ret_table)
+{
+	uint32_t marks_before = 0, all_marks = mark_count;
+	int rc = expect_functions(builder, job, elf);
+
+	if (rc)
+		return rc;
+	add_analyze_marks(builder, job, elf, &marks_before, &all_marks);
+	if (job->analyzed.count && find_cached(builder, job, all_marks, ret_table) == 0) {
+		job->analyzed_before = job->analyzed.count;
+		job->from_disk = true;
+		return 0;
+	}
+	return find_or_build(builder, job, elf, 0, mark_count, ret_table);
 }
 
 static int build(struct unwind_builder *builder, struct unwind_job *job,
@@ -300,15 +318,13 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	rc = python_eval_loop_marks(&elf, builder->marks, &mark_count);
 	if (rc)
 		return error_errno(&job->error, rc, "find the Python interpreter loop");
-	if (job->renews)
-		add_analyze_marks(builder, job, &elf, &marks_before, &mark_count);
-	rc = find_or_build(builder, job, &elf, marks_before, mark_count, ret_table);
-	if (rc)
-		return rc;
 	if (!job->renews)
-		return expect_functions(builder, job, &elf);
-	analyzed_functions_store(builder->cache, job->key, &job->analyzed);
-	return 0;
+		return build_first(builder, job, &elf, mark_count, ret_table);
+	add_analyze_marks(builder, job, &elf, &marks_before, &mark_count);
+	rc = find_or_build(builder, job, &elf, marks_before, mark_count, ret_table);
+	if (!rc)
+		analyzed_functions_store(builder->cache, job->key, &job->analyzed);
+	return rc;
 }
 
 // Tables also come from disk: check all that the BPF search relies on.

@@ -33,6 +33,9 @@ enum { RARE_SHARE = 4 };
 /* Extra space: small tables arrive before the one that it is freed for. */
 enum { SLACK_SHARE = 64 };
 
+/* As CUDA's libraries alone could fill all. */
+enum { PREFETCH_SHARE = 2 };
+
 /* Each has a descriptor, and RLIMIT_NOFILE is 1024 by default for the whole agent. */
 enum { PENDING_MAX = 256 };
 
@@ -77,6 +80,8 @@ struct unwind_tables {
 	uint64_t renew_ns;     // next check for tables to renew
 	uint64_t reads;
 	uint64_t bytes_max;
+	uint32_t
+		prefetch_share; // of them: tables that no sample needed yet fill one part in so many
 	uint64_t pending_bytes; // estimate of all pending tables
 	struct shares pending;  // tables, by payer
 	struct unwind_tables_stats stats;
@@ -269,7 +274,7 @@ static void begin(struct unwind_tables *tables, uint32_t item, struct executable
 static bool may_prefetch(const struct unwind_tables *tables, const struct file *file)
 {
 	return tables->stats.bytes + tables->pending_bytes + estimate_bytes(file) <=
-		       tables->bytes_max / 2 &&
+		       tables->bytes_max / tables->prefetch_share &&
 	       tables->stats.ready + tables->stats.pending < UNWIND_TABLES_MAX / 2;
 }
 
@@ -446,6 +451,8 @@ static void accept_analyzed(struct unwind_tables *tables, struct file *file,
 		file->analyzed = analyzed_file_new(job->name);
 	for (uint32_t i = 0; i < job->analyzed.count && file->analyzed; i++)
 		analyzed_functions_add(&file->analyzed->all, &job->analyzed.functions[i]);
+	if (job->analyzed_before && file->analyzed)
+		file->analyzed->built = file->analyzed->all.count; // the table has them
 	if (lacks_descriptor(tables, file))
 		analyzed_file_keep_fd(file->analyzed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
 				      &job->version, &tables->analyzed);
@@ -745,6 +752,7 @@ int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache
 		return rc;
 	}
 	tables->bytes_max = bytes_max;
+	tables->prefetch_share = PREFETCH_SHARE;
 	tables->numberless = HASH_TABLE_NONE;
 	// Lowest numbers first.
 	for (uint32_t i = UNWIND_TABLES_MAX; i; i--)
@@ -764,6 +772,11 @@ void unwind_tables_close(struct unwind_tables *tables)
 	free(tables->files);
 	free(tables->holes);
 	free(tables);
+}
+
+void unwind_tables_prefetch_all(struct unwind_tables *tables)
+{
+	tables->prefetch_share = 1;
 }
 
 int unwind_tables_fd(const struct unwind_tables *tables)

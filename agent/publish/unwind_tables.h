@@ -94,6 +94,9 @@ void unwind_tables_release(struct unwind_tables *tables, uint32_t file);
 /** It was used at @time_ns, unless later. */
 void unwind_tables_use(struct unwind_tables *tables, uint32_t file, uint64_t time_ns);
 
+/** One process is all that is measured: its tables may fill all space before any sample needs them. */
+void unwind_tables_prefetch_all(struct unwind_tables *tables);
+
 /** Readable when builds are done. */
 int unwind_tables_fd(const struct unwind_tables *tables);
 /**

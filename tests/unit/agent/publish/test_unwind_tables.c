@@ -30,6 +30,7 @@ struct order {
 	int32_t rc;     // fail instead
 	uint32_t broken;
 	uint32_t cpu_ms; // of building it
+	uint32_t rows;   // from 20,000 on it is kept on disk
 };
 
 static atomic_uint builds;
@@ -49,11 +50,25 @@ static void use_cpu(uint32_t ms)
 	while ((now.tv_sec - end.tv_sec) * 1000000000L + now.tv_nsec < end.tv_nsec);
 }
 
+/* As many rows as are worth a file on disk, in order, as the cache checks. */
+static void make_rows(struct unwind_table *table, const struct order *order)
+{
+	uint32_t each = order->rows / 5, index = 5 + 1;
+
+	table->block_count = 5;
+	table->word_count = index + 5 * each;
+	for (uint32_t block = 0; block <= 5; block++)
+		table->words[block] = index + block * each;
+	for (uint32_t i = 0; i < 5 * each; i++)
+		table->words[index + i] = i % each << TABLE_RULE_BITS;
+}
+
 static struct unwind_table *table_of(const struct order *order)
 {
 	struct unwind_table *table = calloc(1, sizeof(*table));
 
 	table->first_address = IMAGE_ADDRESS;
+	table->row_count = order->rows;
 	table->block_count = order->pages ? 1 : 0;
 	table->word_count = order->pages * TABLE_PAGE_WORDS;
 	table->words = calloc(table->word_count + 2, sizeof(*table->words));
@@ -71,6 +86,8 @@ static struct unwind_table *table_of(const struct order *order)
 			(i & (TABLE_BLOCK_BYTES - 1)) << TABLE_RULE_BITS | i % order->rules;
 	if (order->broken == 2)
 		table->words[2] = order->rules;
+	if (order->rows)
+		make_rows(table, order);
 	return table;
 }
 
@@ -102,15 +119,24 @@ static struct unwind_maps maps;
 static struct executable_table *executables;
 static struct unwind_tables *tables;
 
-static void open_world(uint64_t bytes_max)
+/* @folder: of tables on disk; NULL: none. */
+static void open_world_with(const char *folder, uint64_t bytes_max)
 {
+	struct unwind_table_cache *cache = NULL;
 	struct error err = { 0 };
 
 	maps_double_clear();
 	builds = 0;
 	executables = executable_table_new();
-	if (unwind_tables_open(&maps, NULL, bytes_max, &tables, &err))
+	if (folder && unwind_table_cache_open(folder, 1 << 20, &cache, &err))
+		fail_msg("unwind_table_cache_open: %s", err.text);
+	if (unwind_tables_open(&maps, cache, bytes_max, &tables, &err))
 		fail_msg("unwind_tables_open: %s", err.text);
+}
+
+static void open_world(uint64_t bytes_max)
+{
+	open_world_with(NULL, bytes_max);
 }
 
 static void close_world(void)
@@ -578,6 +604,20 @@ static void begin_renewal(uint32_t file, struct executable *executable, uint64_t
 	unwind_tables_renew(tables);
 }
 
+TEST(one_process_may_fill_all_space_before_a_sample)
+{
+	const struct order order = { .pages = 12, .rules = 1 };
+
+	open_world(20 * 4096);
+	struct executable *executable = make_file(1, order);
+	uint32_t file = unwind_tables_want(tables, executable, 12 * 12 * 4096);
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "more than half");
+	unwind_tables_prefetch_all(tables);
+	unwind_tables_want(tables, executable, 12 * 12 * 4096);
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "there are no others");
+	close_world();
+}
+
 static void take_built(void)
 {
 	struct pollfd fd = { .fd = unwind_tables_fd(tables), .events = POLLIN };
@@ -585,6 +625,37 @@ static void take_built(void)
 
 	EXPECT_EQ(1, poll(&fd, 1, 5000), "built");
 	unwind_tables_read(tables, &wanting);
+}
+
+TEST(begins_with_analyzed_functions_if_they_are_on_disk)
+{
+	const struct order order = { .pages = 20, .rules = 1, .rows = 20000 };
+	char folder[] = "/tmp/cairn-unwind-tables-XXXXXX", command[64];
+
+	assert_non_null(mkdtemp(folder));
+	open_world_with(folder, 100 * 4096);
+	struct executable *executable = make_file(1, order);
+	uint32_t file = want(executable);
+	settle();
+	begin_renewal(file, executable, 0);
+	take_built();
+	close_world();
+
+	open_world_with(folder, 100 * 4096);
+	executable = make_file(1, order);
+	file = want(executable);
+	settle();
+	struct unwind_tables_stats stats;
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "at once");
+	EXPECT_EQ(1, stats.from_disk, "it is the same file");
+	usleep(110000);
+	unwind_tables_renew(tables);
+	struct pollfd fd = { .fd = unwind_tables_fd(tables), .events = POLLIN };
+	EXPECT_EQ(0, poll(&fd, 1, 500), "nothing is built again");
+	close_world();
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(0, system(command));
 }
 
 TEST(keeps_tables_being_rebuilt)
@@ -835,6 +906,8 @@ RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
 	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_budget),
 	  cmocka_unit_test(keeps_tables_being_rebuilt),
 	  cmocka_unit_test(keeps_analyzed_files_open_while_needed),
+	  cmocka_unit_test(one_process_may_fill_all_space_before_a_sample),
+	  cmocka_unit_test(begins_with_analyzed_functions_if_they_are_on_disk),
 	  cmocka_unit_test(evicts_a_table_for_a_free_number),
 	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_numbers),
 	  cmocka_unit_test(keeps_the_budget_by_evicting),
