@@ -45,7 +45,8 @@ struct process_unwinds {
 	const struct unwind_maps *maps;
 	struct process_table *processes;
 	struct published_python python;
-	uint64_t remapped; // process_table_remapped() at the last refresh
+	struct published *finding; // whose interpreter is being searched; NULL: none
+	uint64_t remapped;         // process_table_remapped() at the last refresh
 	struct unwind_tables *tables;
 	struct published_processes published;
 	uint32_t exited_count;
@@ -85,6 +86,7 @@ static void share_budget(struct process_unwinds *unwinds)
 static void drop(struct process_unwinds *unwinds, struct published *record)
 {
 	unwinds->exited_count -= record->exited_ns != 0;
+	published_python_drop(&unwinds->python, record);
 	release_files(unwinds, record->files, record->file_count);
 	mapping_list_release(record->list);
 	jit_code_free(record->jit);
@@ -128,6 +130,24 @@ static void withdraw(void *context, struct published *record)
 
 	drop(unwinds, record);
 	unwinds->stats.dropped++;
+}
+
+// Processes of this build of Python wait for a place, or go on with native stacks.
+static void withdraw_runtime(void *context, uint32_t runtime)
+{
+	struct process_unwinds *unwinds = context;
+
+	unwinds->python.written[runtime] = false;
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
+		struct published *record = &unwinds->published.records[i];
+
+		if (!record->key.pid || record->python.runtime != runtime)
+			continue;
+		if (record == unwinds->finding) // it is published again in a moment
+			published_python_drop(&unwinds->python, record);
+		else
+			withdraw(unwinds, record);
+	}
 }
 
 // But never @kept.
@@ -311,7 +331,9 @@ static void find_python(struct process_unwinds *unwinds, struct published *recor
 {
 	struct error cause = { 0 };
 
+	unwinds->finding = record;
 	published_python_find(&unwinds->python, record, list, &process->budget, &cause);
+	unwinds->finding = NULL;
 	if (cause.code)
 		event_warn(unwinds->events, "python", "%s", cause.text);
 }
@@ -373,8 +395,8 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 	}
 	if (is_new || is_due(unwinds, record, generation, missing != 0, now)) {
 		bool is_known =
-			is_new && published_python_inherit(&unwinds->published, unwinds->processes,
-							   record, process);
+			is_new && published_python_inherit(&unwinds->python, &unwinds->published,
+							   unwinds->processes, record, process);
 
 		if (!is_known &&
 		    (record->mappings_generation != list->generation || record->python_again_ns))
@@ -696,6 +718,8 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 	unwinds->processes = processes;
 	unwinds->events = options->events;
 	unwinds->python.runtimes = options->python;
+	if (options->python)
+		python_runtimes_on_eviction(options->python, withdraw_runtime, unwinds);
 	unwinds->bytes_max = options->bytes_max ? options->bytes_max : bytes_for_this_machine();
 	unwinds->kept_ns = options->kept_ns ? options->kept_ns : KEPT_DEFAULT_NS;
 	unwinds->page_count_max = UNWIND_MAPPING_PAGES_MAX;

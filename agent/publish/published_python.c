@@ -23,6 +23,16 @@ static int write_runtime(struct published_python *python, uint32_t runtime)
 	return rc;
 }
 
+static void set_python(struct published_python *python, struct published *record,
+		       const struct python_process *found)
+{
+	if (python->runtimes) {
+		python_runtimes_hold(python->runtimes, found->runtime);
+		python_runtimes_release(python->runtimes, record->python.runtime);
+	}
+	record->python = *found;
+}
+
 // On a busy machine an interpreter may take seconds to start.
 static void seek_again(struct published *record)
 {
@@ -56,6 +66,7 @@ void published_python_find(struct published_python *python, struct published *re
 			   const struct mapping_list *list, struct work_budget *budget,
 			   struct error *notice)
 {
+	static const struct python_process none;
 	struct python_process found = { 0 };
 
 	record->python_again_ns = 0;
@@ -65,15 +76,23 @@ void published_python_find(struct published_python *python, struct published *re
 	if (!rc)
 		rc = write_runtime(python, found.runtime);
 	// Unreadable for the moment, or put off: use what was found before.
-	bool is_later = rc == -EAGAIN || rc == -EDQUOT;
+	bool is_later = rc == -EAGAIN || rc == -EDQUOT || rc == -ENOSPC;
 	bool is_kept = (is_later || rc == -ESRCH) && record->python.runtime;
 	if (is_later)
 		seek_again(record);
 	if (!is_kept)
-		record->python = rc ? (struct python_process){ 0 } : found;
+		set_python(python, record, rc ? &none : &found);
 }
 
-bool published_python_inherit(const struct published_processes *processes,
+void published_python_drop(struct published_python *python, struct published *record)
+{
+	static const struct python_process none;
+
+	set_python(python, record, &none);
+}
+
+bool published_python_inherit(struct published_python *python,
+			      const struct published_processes *processes,
 			      struct process_table *table, struct published *record,
 			      const struct process *process)
 {
@@ -84,7 +103,7 @@ bool published_python_inherit(const struct published_processes *processes,
 
 		if (!parent || !published_is_of(parent, &process->key))
 			continue;
-		record->python = parent->python;
+		set_python(python, record, &parent->python);
 		return parent->python.runtime != 0;
 	}
 	return false;

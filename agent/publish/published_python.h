@@ -27,10 +27,14 @@ void published_python_find(struct published_python *python, struct published *re
 			   const struct mapping_list *list, struct work_budget *budget,
 			   struct error *notice);
 
+/** @record is withdrawn: it uses its interpreter's build no longer. */
+void published_python_drop(struct published_python *python, struct published *record);
+
 /**
  * A forked process has its parent's interpreter at the same address, readable or not. Returns false if the parent's
  * is unknown.
  */
-bool published_python_inherit(const struct published_processes *processes,
+bool published_python_inherit(struct published_python *python,
+			      const struct published_processes *processes,
 			      struct process_table *table, struct published *record,
 			      const struct process *process);

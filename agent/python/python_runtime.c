@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/guard/work.h"
 #include "agent/process/process_memory.h"
 #include "agent/python/python_build.h"
 #include "agent/python/python_layout.h"
 #include "agent/python/python_thread_state.h"
+#include "agent/python/runtime_numbers.h"
 #include "agent/unwind/unwind_table.h"
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -21,11 +23,12 @@ enum {
 	FAILURES_MAX = 16, // processes that failed, none having worked, until that is reported
 	FILE_OTHER = 0,    // no interpreter
 	FILE_REFUSED = PYTHON_RUNTIMES_MAX, // unsupported
+	FILE_EVICTED,                       // its build has no number any more: read again
 };
 
 struct known_file {
 	struct id128 id;
-	uint32_t runtime; // number of its build, FILE_OTHER or FILE_REFUSED
+	uint32_t runtime; // number of its build, or FILE_
 };
 
 struct runtime {
@@ -45,17 +48,15 @@ struct python_runtimes {
 	uint32_t file_count;
 	uint32_t file_capacity;
 	struct runtime runtimes[PYTHON_RUNTIMES_MAX]; // number 0 is unused
-	uint32_t runtime_count;
+	struct runtime_numbers numbers;
+	python_evicted_fn evicted; // NULL: nobody holds any
+	void *context;
 	bool reported_full;
 };
 
 struct python_runtimes *python_runtimes_new(void)
 {
-	struct python_runtimes *runtimes = calloc(1, sizeof(*runtimes));
-
-	if (runtimes)
-		runtimes->runtime_count = 1;
-	return runtimes;
+	return calloc(1, sizeof(struct python_runtimes));
 }
 
 void python_runtimes_free(struct python_runtimes *runtimes)
@@ -76,8 +77,19 @@ static bool file_equals(const void *context, uint32_t item, const void *key)
 	return id128_equal(runtimes->files[item].id, *(const struct id128 *)key);
 }
 
+static uint32_t find_known(const struct python_runtimes *runtimes, struct id128 id)
+{
+	return hash_table_find(&runtimes->index, id128_hash(id), file_equals, runtimes, &id);
+}
+
 static int add_file(struct python_runtimes *runtimes, struct id128 id, uint32_t runtime)
 {
+	uint32_t item = find_known(runtimes, id);
+
+	if (item != HASH_TABLE_NONE) { // was evicted
+		runtimes->files[item].runtime = runtime;
+		return 0;
+	}
 	if (runtimes->file_count == FILES_MAX) {
 		hash_table_clear(&runtimes->index);
 		runtimes->file_count = 0;
@@ -95,19 +107,35 @@ static int add_file(struct python_runtimes *runtimes, struct id128 id, uint32_t 
 /* A dropped file comes again: its build keeps its number. */
 static uint32_t find_same_file(const struct python_runtimes *runtimes, struct id128 id)
 {
-	for (uint32_t i = 1; i < runtimes->runtime_count; i++) {
-		if (id128_equal(runtimes->runtimes[i].id, id))
+	for (uint32_t i = 1; i < PYTHON_RUNTIMES_MAX; i++) {
+		if (runtimes->numbers.numbers[i].is_taken &&
+		    id128_equal(runtimes->runtimes[i].id, id))
 			return i;
 	}
 	return 0;
+}
+
+/* Before the number is another build's no process may be unwound by it. */
+static void evict(struct python_runtimes *runtimes, uint32_t number)
+{
+	for (uint32_t i = 0; i < runtimes->file_count; i++)
+		if (runtimes->files[i].runtime == number)
+			runtimes->files[i].runtime = FILE_EVICTED;
+	if (runtimes->evicted)
+		runtimes->evicted(runtimes->context, number);
 }
 
 static int add_runtime(struct python_runtimes *runtimes, const struct runtime *runtime,
 		       uint32_t *ret_number, struct error *notice)
 {
 	uint32_t number = find_same_file(runtimes, runtime->id);
+	bool is_evicted = false;
 
-	if (!number && runtimes->runtime_count == PYTHON_RUNTIMES_MAX) {
+	if (number) {
+		*ret_number = number;
+		return 0;
+	}
+	if (runtime_numbers_take(&runtimes->numbers, work_payer(), &number, &is_evicted)) {
 		if (!runtimes->reported_full)
 			error_set(
 				notice, -ENOSPC,
@@ -116,10 +144,9 @@ static int add_runtime(struct python_runtimes *runtimes, const struct runtime *r
 		runtimes->reported_full = true;
 		return -ENOSPC;
 	}
-	if (!number) {
-		number = runtimes->runtime_count++;
-		runtimes->runtimes[number] = *runtime;
-	}
+	if (is_evicted)
+		evict(runtimes, number);
+	runtimes->runtimes[number] = *runtime;
 	*ret_number = number;
 	return 0;
 }
@@ -212,20 +239,21 @@ static int read_file(struct python_runtimes *runtimes, struct executable *execut
 	return rc ? 0 : add_runtime(runtimes, &runtime, ret_number, notice);
 }
 
-/* The number of a mapping's build, FILE_OTHER or FILE_REFUSED. */
+/* The number of a mapping's build, FILE_OTHER or FILE_REFUSED. A process may map many altered interpreters. */
 static int find_file(struct python_runtimes *runtimes, struct executable *executable,
 		     const char *path, uint32_t *ret_number, struct error *notice)
 {
 	struct id128 id = id128_of(executable->key, strlen(executable->key));
-	uint32_t item =
-		hash_table_find(&runtimes->index, id128_hash(id), file_equals, runtimes, &id);
+	uint32_t item = find_known(runtimes, id);
 	uint32_t number = FILE_OTHER;
 	int rc;
 
-	if (item != HASH_TABLE_NONE) {
+	if (item != HASH_TABLE_NONE && runtimes->files[item].runtime != FILE_EVICTED) {
 		*ret_number = runtimes->files[item].runtime;
 		return 0;
 	}
+	if (!work_may_read())
+		return -EDQUOT;
 	rc = read_file(runtimes, executable, id, path, &number, notice);
 	if (!rc)
 		rc = add_file(runtimes, id, number);
@@ -280,9 +308,10 @@ static void add_global_ways(const struct runtime *runtime, uint64_t bias,
 		process->interpreter += 8;
 }
 
-static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uint64_t bias,
+static int find_process(struct python_runtimes *runtimes, uint32_t number, pid_t pid, uint64_t bias,
 			struct python_process *ret_process, struct error *notice)
 {
+	struct runtime *runtime = &runtimes->runtimes[number];
 	struct python_process process = { .runtime = number };
 	int rc;
 
@@ -301,6 +330,7 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 	if (rc)
 		return rc;
 	runtime->is_proven = true;
+	runtime_numbers_use(&runtimes->numbers, number);
 	if (runtime->build.code_type)
 		process.code_type = runtime->build.code_type + bias;
 	add_global_ways(runtime, bias, &process);
@@ -328,7 +358,7 @@ static int find_in_mapping(struct python_runtimes *runtimes, pid_t pid, const ch
 		return -ENOTSUP;
 	if (number == FILE_OTHER || !find_bias(&runtimes->runtimes[number], mapping, &bias))
 		return -ENOENT;
-	return find_process(&runtimes->runtimes[number], number, pid, bias, ret_process, notice);
+	return find_process(runtimes, number, pid, bias, ret_process, notice);
 }
 
 int python_runtimes_find(struct python_runtimes *runtimes, pid_t pid,
@@ -348,7 +378,7 @@ int python_runtimes_find(struct python_runtimes *runtimes, pid_t pid,
 		before = mapping->executable;
 		rc = find_in_mapping(runtimes, pid, mapping_path(mappings, mapping), mapping,
 				     ret_process, notice);
-		if (!rc || rc == -ENOMEM || rc == -ESRCH)
+		if (!rc || rc == -ENOMEM || rc == -ESRCH || rc == -EDQUOT)
 			return rc;
 		if (rc != -ENOENT)
 			result = rc;
@@ -359,7 +389,25 @@ int python_runtimes_find(struct python_runtimes *runtimes, pid_t pid,
 const struct python_offsets *python_runtimes_offsets(const struct python_runtimes *runtimes,
 						     uint32_t runtime)
 {
-	if (!runtime || runtime >= runtimes->runtime_count)
+	if (!runtime || runtime >= PYTHON_RUNTIMES_MAX ||
+	    !runtimes->numbers.numbers[runtime].is_taken)
 		return NULL;
 	return &runtimes->runtimes[runtime].layout.offsets;
+}
+
+void python_runtimes_on_eviction(struct python_runtimes *runtimes, python_evicted_fn evicted,
+				 void *context)
+{
+	runtimes->evicted = evicted;
+	runtimes->context = context;
+}
+
+void python_runtimes_hold(struct python_runtimes *runtimes, uint32_t runtime)
+{
+	runtime_numbers_hold(&runtimes->numbers, runtime);
+}
+
+void python_runtimes_release(struct python_runtimes *runtimes, uint32_t runtime)
+{
+	runtime_numbers_release(&runtimes->numbers, runtime);
 }
