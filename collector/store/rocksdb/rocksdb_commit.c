@@ -243,6 +243,13 @@ static void fail_group(struct group *group, int rc, const struct error *err)
 	}
 }
 
+/** Nothing has been prepared for them. */
+static void refuse_for_memory(struct commit *commits)
+{
+	for (struct commit *commit = commits; commit; commit = commit->next)
+		commit->rc = error_set(&commit->err, -ENOMEM, "store: out of memory");
+}
+
 static bool has_writes(const struct group *group)
 {
 	for (const struct commit *commit = group->commits; commit; commit = commit->next)
@@ -256,19 +263,21 @@ static void write_group(struct rocksdb_store *store, struct group *group)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
 	struct error err = { 0 };
-	int rc = batch ? 0 : error_set(&err, -ENOMEM, "store: out of memory");
 
+	if (!batch) {
+		refuse_for_memory(group->commits);
+		return;
+	}
 	group->now_ns = clock_realtime_ns();
 	group->sequence = store->sequence;
 	pthread_mutex_lock(&store->commit_lock);
 	agent_table_begin(&store->agents);
 	pthread_mutex_unlock(&store->commit_lock);
-	for (struct commit *commit = group->commits; commit && rc == 0; commit = commit->next)
+	for (struct commit *commit = group->commits; commit; commit = commit->next)
 		put_commit(store, group, batch, commit);
-	if (rc == 0 && !has_writes(group))
+	if (!has_writes(group))
 		return;
-	if (rc == 0)
-		rc = save_touched(group, batch, &err);
+	int rc = save_touched(group, batch, &err);
 	if (rc == 0) {
 		put_sequence(batch, group->sequence);
 		rc = db_write(store->db, batch, true, &err);
@@ -312,8 +321,7 @@ static void lead(struct rocksdb_store *store)
 		group->touched_count = 0;
 		write_group(store, group);
 	} else {
-		for (struct commit *commit = commits; commit; commit = commit->next)
-			commit->rc = error_set(&commit->err, -ENOMEM, "store: out of memory");
+		refuse_for_memory(commits);
 	}
 	free(group);
 	pthread_mutex_lock(&store->commit_lock);
