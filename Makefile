@@ -319,6 +319,32 @@ unit-%:
 e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(CUPTI_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
 	$(pytest) --again --workers $(TEST_WORKERS) --together runs tests/e2e
 
+# Unit tests with a double of malloc() and so on, of which each place's calls fail once: the parts that are ours are
+# linked with other names for them. A test that loads BPF programs has libbpf's and the kernel's memory in it, too.
+ALLOCATIONS := $(BUILD)/allocations
+ALLOCATING_TESTS := $(UNIT_TESTS:$(BUILD)/tests/%=$(ALLOCATIONS)/%)
+$(ALLOCATIONS)/lib/%.a: $(BUILD)/lib/%.a tests/allocations/redefined.txt
+	mkdir -p $(@D)
+	objcopy --redefine-syms=tests/allocations/redefined.txt $< $@
+$(ALLOCATIONS)/obj/%.o: $(BUILD)/obj/tests/unit/%.o
+	mkdir -p $(@D)
+	objcopy --rename-section .text=test_text $< $@
+define allocating_rule
+$(filter $(ALLOCATIONS)/$(1)/%,$(ALLOCATING_TESTS)): $(ALLOCATIONS)/%: $(ALLOCATIONS)/obj/%.o \
+		$(BUILD)/obj/tests/allocations/allocation_failures.o $(UNIT_LIBS_$(1):$(BUILD)/%=$(ALLOCATIONS)/%)
+	mkdir -p $$(@D)
+	$$(call say,LD,$$@)
+	$$(CC) $$(LDFLAGS) -Wl,--wrap=_cmocka_run_group_tests $$^ -lcmocka $(UNIT_LINK_$(1)) -o $$@
+endef
+$(foreach folder,base bpf proto agent collector cli,$(eval $(call allocating_rule,$(folder))))
+# Those that need the kernel's memory, or a device's, or make keys for each run are left out.
+ALLOCATING_CHOSEN = $(if $(TEST),$(unit_chosen:$(BUILD)/tests/%=$(ALLOCATIONS)/%),$(filter-out $(addprefix $(ALLOCATIONS)/,\
+	agent/bpf/% agent/gpu/% agent/probes/% agent/sources/% agent/dump/% agent/test_% base/tls/% bpf/%),$(ALLOCATING_TESTS)))
+ALLOCATION_SECONDS ?= 20
+.PHONY: allocation-failures
+allocation-failures: packages $(ALLOCATING_CHOSEN) ## unit tests with each allocation failing once, ALLOCATION_SECONDS=20 a program: TEST=base, TEST=base/test_labels
+	tests/run-allocations --make $(repeat) --workers $(TEST_WORKERS) --seconds $(ALLOCATION_SECONDS) $(ALLOCATING_CHOSEN)
+
 CHAOS := $(addprefix $(BUILD)/tests/chaos/,virtual_agents faults.so drop.bpf.o)
 $(BUILD)/tests/chaos/virtual_agents: tests/chaos/virtual_agents.c $(AGENT_A) $(PROTO_A) $(BASE_A)
 	mkdir -p $(@D)

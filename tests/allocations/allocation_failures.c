@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// A double of what allocates memory, and the runner of unit tests with it. Our libraries are linked with their calls of
+// malloc() and so on renamed to these (redefined.txt); the test, libc and other libraries keep the real ones.
+//
+// Each test runs once to list from where it allocates (the callers' addresses), then once for each of these places with
+// an allocation that fails there, and once more with all failing from then on. An assertion of the test may fail then:
+// there was no memory. Dying of a signal in our code, or hanging, is a fault.
+
+#include <dirent.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+enum {
+	CALLERS = 8, // of an allocation: together a place
+	FRAMES_MAX = 40,
+	NULL_BYTES = 1 << 20, // structures are so large at most
+	PLACES_MAX = 4096,    // of a program
+	TEST_SECONDS = 30,    // a test that takes longer hangs
+	PROGRAM_SECONDS = 60, // ALLOCATION_SECONDS: then no new place is tried
+};
+
+enum end { END_FINE = 0, END_CRASH_IN_TEST = 77, END_CRASH = 78 };
+
+// The test's own code has a section of its own (Makefile).
+extern const char __start_test_text[], __stop_test_text[];
+extern const char __executable_start[], __etext[];
+
+struct place {
+	_Atomic uint64_t hash;
+	_Atomic uint32_t count; // allocations in one run of the present test
+	uint32_t tried;         // in any test: the first that failed, then one in the middle
+};
+
+/** Shared by the runner and its children, each of which runs a test once. */
+static struct {
+	struct place places[PLACES_MAX];
+	_Atomic uint32_t failed; // allocations of the present run
+	_Atomic uint32_t unlisted;
+} * shared;
+
+// Of the present run.
+static enum { IDLE, LISTING, FAILING } mode;
+static uint64_t failing_hash;
+static uint32_t failing_at; // which of its allocations
+static bool fails_on;       // and all later ones
+static _Atomic uint32_t seen;
+static _Atomic bool has_failed;
+static const void *failing_call; // where the test called what lacked memory last
+
+// ---- places ---------------------------------------------------------------------------------
+
+/* By frame pointers, which all of our code has; whatever else is there is only a number. */
+static uint64_t hash_callers(const void *frame)
+{
+	const uintptr_t *at = frame;
+	uint64_t hash = 14695981039346656037ULL;
+
+	for (int i = 0; i < CALLERS; i++) {
+		uintptr_t next = at[0];
+
+		hash = (hash ^ at[1]) * 1099511628211ULL;
+		if (next <= (uintptr_t)at || next - (uintptr_t)at > 1 << 14 || next % 16)
+			break;
+		at = (const uintptr_t *)next;
+	}
+	return hash ? hash : 1;
+}
+
+static bool lies_within(const void *at, const char *start, const char *stop)
+{
+	return (const char *)at >= start && (const char *)at < stop;
+}
+
+static bool is_of_test(const void *at)
+{
+	return lies_within(at, __start_test_text, __stop_test_text);
+}
+
+/* The innermost of the test's own; NULL: another thread's. */
+static const void *find_test_call(const void *frame)
+{
+	const uintptr_t *at = frame;
+
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		uintptr_t next = at[0];
+
+		if (is_of_test((const void *)at[1]))
+			return (const void *)at[1];
+		if (next <= (uintptr_t)at || next - (uintptr_t)at > 1 << 14 || next % 16)
+			break;
+		at = (const uintptr_t *)next;
+	}
+	return NULL;
+}
+
+static void list(uint64_t hash)
+{
+	for (uint32_t i = 0; i < PLACES_MAX; i++) {
+		struct place *place = &shared->places[(hash + i) % PLACES_MAX];
+		uint64_t none = 0;
+
+		if (place->hash == hash ||
+		    atomic_compare_exchange_strong(&place->hash, &none, hash) || none == hash) {
+			place->count++;
+			return;
+		}
+	}
+	shared->unlisted++;
+}
+
+static bool fails_here(const void *frame)
+{
+	uint64_t hash = hash_callers(frame);
+
+	if (mode == LISTING)
+		list(hash);
+	if (mode != FAILING)
+		return false;
+	if (has_failed && !fails_on)
+		return false;
+	if (!has_failed && (hash != failing_hash || seen++ != failing_at))
+		return false;
+	failing_call = find_test_call(frame);
+	has_failed = true;
+	shared->failed++;
+	errno = ENOMEM;
+	return true;
+}
+
+#define FAILS() (mode != IDLE && fails_here(__builtin_frame_address(0)))
+
+// ---- the doubles ----------------------------------------------------------------------------
+
+void *failing_malloc(size_t size);
+void *failing_calloc(size_t count, size_t size);
+void *failing_realloc(void *memory, size_t size);
+void *failing_reallocarray(void *memory, size_t count, size_t size);
+void *failing_aligned_alloc(size_t alignment, size_t size);
+int failing_posix_memalign(void **ret_memory, size_t alignment, size_t size);
+char *failing_strdup(const char *text);
+char *failing_strndup(const char *text, size_t size);
+int failing_asprintf(char **ret_text, const char *format, ...);
+int failing_vasprintf(char **ret_text, const char *format, va_list arguments);
+int failing_asprintf_chk(char **ret_text, int flag, const char *format, ...);
+int failing_vasprintf_chk(char **ret_text, int flag, const char *format, va_list arguments);
+FILE *failing_open_memstream(char **ret_bytes, size_t *ret_size);
+FILE *failing_fopen(const char *path, const char *way);
+FILE *failing_fdopen(int fd, const char *way);
+DIR *failing_fdopendir(int fd);
+void *failing_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+
+void *failing_malloc(size_t size)
+{
+	return FAILS() ? NULL : malloc(size);
+}
+
+void *failing_calloc(size_t count, size_t size)
+{
+	return FAILS() ? NULL : calloc(count, size);
+}
+
+void *failing_realloc(void *memory, size_t size)
+{
+	return FAILS() ? NULL : realloc(memory, size);
+}
+
+void *failing_reallocarray(void *memory, size_t count, size_t size)
+{
+	return FAILS() ? NULL : reallocarray(memory, count, size);
+}
+
+void *failing_aligned_alloc(size_t alignment, size_t size)
+{
+	return FAILS() ? NULL : aligned_alloc(alignment, size);
+}
+
+int failing_posix_memalign(void **ret_memory, size_t alignment, size_t size)
+{
+	return FAILS() ? ENOMEM : posix_memalign(ret_memory, alignment, size);
+}
+
+char *failing_strdup(const char *text)
+{
+	return FAILS() ? NULL : strdup(text);
+}
+
+char *failing_strndup(const char *text, size_t size)
+{
+	return FAILS() ? NULL : strndup(text, size);
+}
+
+int failing_vasprintf(char **ret_text, const char *format, va_list arguments)
+{
+	return FAILS() ? -1 : vasprintf(ret_text, format, arguments);
+}
+
+int failing_asprintf(char **ret_text, const char *format, ...)
+{
+	va_list arguments;
+
+	if (FAILS())
+		return -1;
+	va_start(arguments, format);
+	int size = vasprintf(ret_text, format, arguments);
+	va_end(arguments);
+	return size;
+}
+
+int failing_vasprintf_chk(char **ret_text, int flag, const char *format, va_list arguments)
+{
+	(void)flag;
+	return FAILS() ? -1 : vasprintf(ret_text, format, arguments);
+}
+
+int failing_asprintf_chk(char **ret_text, int flag, const char *format, ...)
+{
+	va_list arguments;
+
+	(void)flag;
+	if (FAILS())
+		return -1;
+	va_start(arguments, format);
+	int size = vasprintf(ret_text, format, arguments);
+	va_end(arguments);
+	return size;
+}
+
+FILE *failing_open_memstream(char **ret_bytes, size_t *ret_size)
+{
+	return FAILS() ? NULL : open_memstream(ret_bytes, ret_size);
+}
+
+FILE *failing_fopen(const char *path, const char *way)
+{
+	return FAILS() ? NULL : fopen(path, way);
+}
+
+FILE *failing_fdopen(int fd, const char *way)
+{
+	return FAILS() ? NULL : fdopen(fd, way);
+}
+
+DIR *failing_fdopendir(int fd)
+{
+	return FAILS() ? NULL : fdopendir(fd);
+}
+
+void *failing_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+	return FAILS() ? MAP_FAILED : mmap(address, size, protection, flags, fd, offset);
+}
+
+// ---- dying ----------------------------------------------------------------------------------
+
+/*
+ * Whose function called libc's, or crashed itself? The test's, too, where it goes on with what it did not get: a NULL that
+ * an earlier call of it returned.
+ */
+static enum end who_crashed(void *const *frames, int count, bool is_null)
+{
+	bool is_ours = false;
+
+	for (int i = 0; i < count; i++) {
+		if (is_of_test(frames[i]))
+			return !is_ours || (is_null && frames[i] != failing_call)
+				       ? END_CRASH_IN_TEST
+				       : END_CRASH;
+		is_ours |= lies_within(frames[i], __executable_start, __etext);
+	}
+	return END_CRASH;
+}
+
+static void on_crash(int signal, siginfo_t *info, void *context)
+{
+	bool is_null = signal == SIGSEGV && (uintptr_t)info->si_addr < NULL_BYTES;
+	static const char text[] = "crashed:\n";
+	void *frames[FRAMES_MAX];
+	int count = backtrace(frames, FRAMES_MAX);
+	enum end end = who_crashed(frames + 1, count - 1, is_null); // the first is this function's
+
+	if (end == END_CRASH && write(STDERR_FILENO, text, sizeof(text) - 1) > 0)
+		backtrace_symbols_fd(frames, count, STDERR_FILENO);
+	(void)context;
+	_exit(end);
+}
+
+// In place of libc's, for cmocka alone: it would make an assertion that failed of each crash.
+sighandler_t signal(int number, sighandler_t handler)
+{
+	(void)number, (void)handler;
+	return SIG_DFL;
+}
+
+static void handle_crashes(void)
+{
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
+	struct sigaction action = { .sa_sigaction = on_crash, .sa_flags = SA_NODEFER | SA_SIGINFO };
+	void *frame;
+
+	backtrace(&frame, 1); // loads libgcc, which allocates
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		sigaction(signals[i], &action, NULL);
+}
+
+// ---- running --------------------------------------------------------------------------------
+
+int __real__cmocka_run_group_tests(const char *group, const struct CMUnitTest *tests, size_t count,
+				   CMFixtureFunction set_up, CMFixtureFunction tear_down);
+int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *tests, size_t count,
+				   CMFixtureFunction set_up, CMFixtureFunction tear_down);
+
+/** A program's tests. */
+struct group {
+	CMFixtureFunction set_up, tear_down;
+	int log; // a file
+	uint32_t runs, faults;
+	uint32_t untried; // places, for want of time
+	time_t end;
+};
+
+/** Run the test in a child. Returns its status; its words are in the log. */
+static int run(struct group *group, const struct CMUnitTest *test)
+{
+	int status = 0, log = group->log;
+
+	group->runs++;
+	shared->failed = 0;
+	if (ftruncate(log, 0) || lseek(log, 0, SEEK_SET))
+		abort();
+	fflush(NULL);
+	pid_t child = fork();
+	if (child < 0)
+		abort();
+	if (child == 0) {
+		setpgid(0, 0);
+		dup2(log, STDOUT_FILENO);
+		dup2(log, STDERR_FILENO);
+		alarm(TEST_SECONDS);
+		handle_crashes();
+		int failed = __real__cmocka_run_group_tests("", test, 1, group->set_up,
+							    group->tear_down);
+		fflush(NULL);
+		_exit(failed ? 1 : 0);
+	}
+	setpgid(child, child);
+	waitpid(child, &status, 0);
+	kill(-child, SIGKILL);
+	return status;
+}
+
+static void show(const struct CMUnitTest *test, const char *what, int log)
+{
+	char bytes[8192];
+	ssize_t size = pread(log, bytes, sizeof(bytes), 0);
+
+	printf("FAULT   %s: %s, allocation %u of %016llx%s\n", test->name, what, failing_at + 1,
+	       (unsigned long long)failing_hash, fails_on ? " and all later" : "");
+	if (size > 0)
+		fwrite(bytes, 1, (size_t)size, stdout);
+	fflush(stdout);
+}
+
+/** Returns whether it is a fault. */
+static bool judge(const struct CMUnitTest *test, int status, int log)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == END_CRASH)
+		show(test, "crashed", log);
+	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+		show(test, "hangs", log);
+	else if (WIFSIGNALED(status))
+		show(test, "died of a signal", log);
+	else
+		return false;
+	return true;
+}
+
+/** One of @place's allocations, then all from it on. */
+static void fail_in(struct group *group, const struct CMUnitTest *test, struct place *place,
+		    uint32_t at)
+{
+	mode = FAILING;
+	failing_hash = place->hash;
+	failing_at = at;
+	for (int later = 0; later < 2; later++) {
+		fails_on = later;
+		group->faults += judge(test, run(group, test), group->log);
+	}
+	mode = IDLE;
+	place->tried++;
+}
+
+static void try_test(struct group *group, const struct CMUnitTest *test)
+{
+	for (uint32_t i = 0; i < PLACES_MAX; i++)
+		shared->places[i].count = 0;
+	mode = LISTING;
+	int status = run(group, test);
+	mode = IDLE;
+	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		printf("SKIP    %s: it fails with all memory, too\n", test->name);
+		return;
+	}
+	for (uint32_t i = 0; i < PLACES_MAX; i++) {
+		struct place *place = &shared->places[i];
+
+		if (place->count && time(NULL) >= group->end) {
+			group->untried += !place->tried;
+			continue;
+		}
+		if (place->count && place->tried == 0)
+			fail_in(group, test, place, 0);
+		if (place->count > 2 && place->tried == 1)
+			fail_in(group, test, place, place->count / 2);
+	}
+}
+
+int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t count,
+				   CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+	struct group group = { set_up, tear_down, .log = memfd_create("log", MFD_CLOEXEC) };
+	const char *only = getenv("UNIT_TEST"), *seconds = getenv("ALLOCATION_SECONDS");
+	uint32_t places = 0;
+
+	(void)name;
+	group.end = time(NULL) + (seconds ? atoi(seconds) : PROGRAM_SECONDS);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (shared == MAP_FAILED || group.log < 0)
+		return 1;
+	for (size_t i = 0; i < count; i++)
+		if (!only || strcmp(only, tests[i].name) == 0)
+			try_test(&group, &tests[i]);
+	for (uint32_t i = 0; i < PLACES_MAX; i++)
+		places += shared->places[i].tried != 0;
+	printf("%u places failed in %u runs, %u faults", places, group.runs, group.faults);
+	if (group.untried)
+		printf(", %u places untried: no time (ALLOCATION_SECONDS)", group.untried);
+	if (shared->unlisted)
+		printf(", more places than there is room for (limit %u)", PLACES_MAX);
+	printf("\n");
+	return group.faults ? 1 : 0;
+}
