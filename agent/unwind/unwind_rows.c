@@ -197,7 +197,11 @@ void unwind_rows_end(struct unwind_rows *rows)
 struct unwind_row_cursor unwind_rows_first(const struct unwind_rows *rows,
 					   const struct unwind_range *range)
 {
-	struct unwind_row_cursor cursor = { .at = rows->rows + range->first_row };
+	// Without memory, or past the limit, the last range has no rows, or no end: nothing of them is used.
+	static const uint8_t nothing[2];
+	struct unwind_row_cursor cursor = {
+		.at = rows->rc ? nothing : rows->rows + range->first_row,
+	};
 
 	cursor.rule = take_number(&cursor.at);
 	return cursor;
