@@ -79,6 +79,7 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 	fixture->api.store = fixture->store;
 	fixture->api.metrics = &fixture->metrics;
 	fixture->api.receiver = receiver_new(fixture->store, &fixture->metrics);
+	assert_non_null(fixture->api.receiver);
 	fixture->api.ready = true;
 
 	assert_int_equal(0, http_guard_init(&fixture->guard, "127.0.0.1:0", "x", NULL));
