@@ -64,6 +64,7 @@ static const char *shown(const struct fixture *fixture, uint32_t location)
 	struct profile *profile = profile_new(20000000);
 	uint32_t position;
 
+	assert_true(location != HASH_TABLE_NONE);
 	location_table_begin_profile(fixture->locator.locations);
 	assert_int_equal(
 		0, location_table_put(fixture->locator.locations, location, profile, &position));

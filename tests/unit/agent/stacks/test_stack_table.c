@@ -20,6 +20,14 @@ static void evict(void *context, const struct stack_hash *hash)
 	evicted_count++;
 }
 
+static struct stack_table *new_table(void)
+{
+	struct stack_table *table = stack_table_new();
+
+	assert_non_null(table);
+	return table;
+}
+
 static void add(struct stack_table *table, uint64_t number, uint64_t now_ns)
 {
 	uint32_t locations[] = { 7, 8, 9 };
@@ -37,7 +45,7 @@ static bool is_there(struct stack_table *table, uint64_t number, uint64_t now_ns
 
 TEST(finds_a_stack_by_its_hash)
 {
-	struct stack_table *table = stack_table_new();
+	struct stack_table *table = new_table();
 	struct stack_hash one = hash_of(1);
 
 	add(table, 1, 0);
@@ -55,7 +63,7 @@ TEST(finds_a_stack_by_its_hash)
 
 TEST(keeps_a_repeated_stack_once)
 {
-	struct stack_table *table = stack_table_new();
+	struct stack_table *table = new_table();
 
 	add(table, 1, 0);
 	add(table, 1, 0);
@@ -65,7 +73,7 @@ TEST(keeps_a_repeated_stack_once)
 
 TEST(evicts_idle_stacks_from_the_kernel_first)
 {
-	struct stack_table *table = stack_table_new();
+	struct stack_table *table = new_table();
 	uint64_t later_ns = STACK_IDLE_NS + 2;
 
 	add(table, 1, 1);
@@ -87,7 +95,7 @@ TEST(evicts_idle_stacks_from_the_kernel_first)
 
 TEST(an_evicted_stack_stays_if_sent_again)
 {
-	struct stack_table *table = stack_table_new();
+	struct stack_table *table = new_table();
 	uint64_t later_ns = STACK_IDLE_NS + 2;
 
 	add(table, 1, 1);
@@ -100,7 +108,7 @@ TEST(an_evicted_stack_stays_if_sent_again)
 
 TEST(a_full_table_evicts_least_recently_used)
 {
-	struct stack_table *table = stack_table_new();
+	struct stack_table *table = new_table();
 	struct stack_hash one_more = hash_of(STACKS_MAX + 1);
 
 	for (uint32_t i = 1; i <= STACKS_MAX; i++)
