@@ -54,6 +54,18 @@ struct switch_context {
 	struct python_hash python; // of.state 0: not read yet
 };
 
+/* Farther above sp there is no frame of the thread. */
+#define STACK_CACHE_FRAME_BYTES (16 << 20)
+
+/*
+ * Code without frame pointers keeps anything in the register: a counter there must not make each wait a miss. Only
+ * an address on the stack can decide how it is unwound.
+ */
+static __always_inline __u64 frame_pointer_of(__u64 value, __u64 sp)
+{
+	return value - sp < STACK_CACHE_FRAME_BYTES ? value : 0;
+}
+
 #if defined(__TARGET_ARCH_x86)
 static __always_inline void read_switch_context(struct switch_context *context,
 						struct task_struct *task)
@@ -64,7 +76,7 @@ static __always_inline void read_switch_context(struct switch_context *context,
 	context->python.of.state = 0;
 	context->pc = regs->ip;
 	context->sp = regs->sp;
-	context->fp = regs->bp;
+	context->fp = frame_pointer_of(regs->bp, regs->sp);
 	// Descriptor and operation decide which way the call takes through the kernel.
 	context->call = number < 0 ? 0
 				   : ((__u64)number + 1) ^ (regs->di << 12) ^ (regs->si << 40) ^
@@ -79,7 +91,7 @@ static __always_inline void read_switch_context(struct switch_context *context,
 	context->python.of.state = 0;
 	context->pc = regs->pc;
 	context->sp = regs->sp;
-	context->fp = regs->regs[29];
+	context->fp = frame_pointer_of(regs->regs[29], regs->sp);
 	// x0 holds the result by now, no longer the first argument.
 	context->call = regs->syscallno < 0 ? 0
 					    : ((__u64)regs->syscallno + 1) ^ (regs->regs[1] << 40) ^

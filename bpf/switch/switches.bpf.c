@@ -275,6 +275,9 @@ __attribute__((noinline)) int sample_wait(struct thread_wait *wait,
 
 	if (!wait)
 		return 0;
+	// Until it is cached, a site that was sampled out stays so.
+	if (budget && wait->has_room)
+		shift = shift < 2 * least ? least : shift / 2;
 	shift &= 15; // for the verifier
 	if (shift && bpf_get_prandom_u32() & ((1U << shift) - 1)) {
 		wait->weight = 0;
@@ -358,8 +361,7 @@ static __always_inline bool should_check_cache(struct switch_cpu *cpu, struct st
 }
 
 /*
- * Sets the wait site and captures its stack unless the cache hit (@found). Returns false if that took no
- * time worth charging: a hit without Python frames to compare.
+ * Sets the wait site and captures its stack unless the cache hit (@found). Returns whether it unwound.
  */
 static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 					 struct switch_stack *stack, struct thread_wait *wait,
@@ -379,7 +381,7 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 		site->cache.uses++;
 		follow_name(site);
 		if (!should_check_cache(cpu, &site->cache, now))
-			return site->cache.python.state != 0;
+			return false;
 	}
 	if (!unwind_wait(ctx, cpu, stack, site, now) && found >= 0)
 		count(COUNTER_STACK_CACHE_WRONG);
@@ -396,21 +398,27 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
  * The time of the capture is not part of the interval: a kept interval would be longer than those that it
  * stands for. It counts as running, as the thread had the CPU.
  */
-static __always_inline void exclude_capture_time(struct switch_cpu *cpu, struct thread_time *time,
-						 __u64 now)
+__attribute__((noinline)) int exclude_capture_time(struct switch_cpu *cpu, struct thread_time *time,
+						   __u64 now, bool is_unwound)
 {
 	__u64 end = bpf_ktime_get_ns();
 
-	budget_spend_ns(&cpu->budget, end - now);
+	if (!cpu || !time)
+		return 0;
+	if (is_unwound)
+		budget_spend_ns(&cpu->budget, end - now);
+	else
+		budget_compare_ns(&cpu->budget, end - now);
 	cpu->since_ns = end;
 	time->since_ns = end; // nobody else does: we hold the lock
 	time->switched_ns[THREAD_RUNNING] += end - now;
 	time->swept_compared_ns -= end - now;
+	return 0;
 }
 
 /*
  * Decides whether to keep the interval (wait->weight). Returns as find_site(). Over budget, cache hits are
- * kept without sampling, unless comparing costs too: with Python frames, or when counts alone are too many.
+ * kept without sampling, unless comparing them with Python frames, or counting them, is too much by itself.
  */
 static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cpu,
 						struct switch_stack *stack,
@@ -420,7 +428,7 @@ static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cp
 	struct thread_wait *wait = &thread->wait;
 	__u64 mean_ns;
 	bool are_many = cpu->budget.quantum_ns;
-	bool is_looked_at = are_many && wait->has_python;
+	bool is_looked_at = are_many && wait->has_python && cpu->budget.samples_compares;
 	int found;
 
 	read_switch_context(&stack->context, task);
@@ -428,11 +436,12 @@ static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cp
 	wait->group = wait_group(&stack->context, thread->time.left_as);
 	mean_ns = *mean_of_wait(wait);
 	wait->weight = 1;
+	wait->has_room = 0;
 	if ((is_looked_at || min_shift) &&
 	    !sample_wait(wait, is_looked_at ? &cpu->budget : NULL, mean_ns, min_shift))
 		return -1;
 	found = find_site(stack, task, wait, now);
-	if (are_many && !is_looked_at && (found < 0 || budget_is_for_all(&cpu->budget)))
+	if (are_many && !is_looked_at && (found < 0 || cpu->budget.samples_hits))
 		sample_wait(wait, &cpu->budget, mean_ns, 0);
 	return found;
 }
@@ -443,6 +452,7 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
 	struct thread_wait *wait = &thread->wait;
+	bool is_unwound = false;
 	int found;
 
 	wait->weight = 0;
@@ -457,22 +467,26 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 		return false;
 	budget_at(&cpu->budget, now);
 	found = sample_and_find_site(ctx, cpu, stack, task, thread, now);
-	if (!wait->weight)
-		return false;
-	if (capture_site(ctx, cpu, stack, wait, found, now))
-		exclude_capture_time(cpu, &thread->time, now);
-	return true;
+	if (wait->weight)
+		is_unwound = capture_site(ctx, cpu, stack, wait, found, now);
+	if (is_unwound || stack->context.python.of.state)
+		exclude_capture_time(cpu, &thread->time, now, is_unwound);
+	return wait->weight != 0;
 }
 
 /* Not inlined: its words would be on the stack beside those of the capture. */
-static __attribute__((noinline)) int end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
-					      __u64 from_ns, const struct thread_interval *interval,
-					      __u32 tid)
+__attribute__((noinline)) int end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
+				       __u64 from_ns, const struct thread_interval *interval,
+				       __u32 tid)
 {
-	__u64 ns = interval->ns[THREAD_BLOCKED] + interval->ns[THREAD_RUN_QUEUE];
-	__u64 capped_ns = ns < WAIT_MEAN_NS_MAX ? ns : WAIT_MEAN_NS_MAX;
-	__u32 *mean_ns = mean_of_wait(wait);
+	__u64 ns, capped_ns;
+	__u32 *mean_ns;
 
+	if (!cpu || !wait || !interval)
+		return 0;
+	ns = interval->ns[THREAD_BLOCKED] + interval->ns[THREAD_RUN_QUEUE];
+	capped_ns = ns < WAIT_MEAN_NS_MAX ? ns : WAIT_MEAN_NS_MAX;
+	mean_ns = mean_of_wait(wait);
 	if (!ns)
 		return 0;
 	*mean_ns += (__u32)capped_ns / 4 - *mean_ns / 4;

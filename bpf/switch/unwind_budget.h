@@ -29,14 +29,21 @@
 #define BUDGET_MEAN_SHIFT 2
 #define BUDGET_MEAN_UNITS (BUDGET_UNITS << BUDGET_MEAN_SHIFT)
 
+/*
+ * Up to so many switches in a tick, 20,000 a second, cache hits are kept even if they are most of the cost: at
+ * 165 ns each they are 0.33 % of the CPU.
+ */
+#define BUDGET_HITS      200
+#define BUDGET_MEAN_HITS (BUDGET_HITS << BUDGET_MEAN_SHIFT)
+
 /* The lowest probability, as a power of two. */
 #define BUDGET_SHIFT_MAX   14
 #define BUDGET_QUANTUM_MIN 1024         // ns: half of a fast switch
 #define BUDGET_QUANTUM_MAX (1ULL << 33) // ns: all intervals have the lowest probability
 
-/* Slots that a wait site's counts are added up over, as a power of two: 8 of 20 ms. */
-#define BUDGET_SPAN_SHIFT_MAX 3
-/* Ticks between two changes of the span: it has an effect on counts once the longest span is over. */
+/* Slots that a wait site's counts are added up over, as a power of two: 64 of 20 ms, 1.3 s. */
+#define BUDGET_SPAN_SHIFT_MAX 6
+/* Ticks between two changes of the span, or two spans: it has an effect on counts once those are over. */
 #define BUDGET_SPAN_TICKS 16
 
 struct unwind_budget {
@@ -49,7 +56,13 @@ struct unwind_budget {
 	__u32 grown; // times that the quantum was doubled in this tick
 	__u32 span_shift;
 	__u32 span_ticks; // ticks since the span was last looked at
-	__u32 pad;
+	__u32 compared;   // units used to compare Python frames with cached ones
+	__u32 recent_compared;
+	__u32 switches;
+	__u32 recent_switches;
+	__u8 samples_hits;
+	__u8 samples_compares;
+	__u16 pad;
 };
 
 static inline __attribute__((always_inline)) void budget_grow(struct unwind_budget *budget,
@@ -82,7 +95,8 @@ static inline __attribute__((always_inline)) void budget_fit_quantum(struct unwi
 
 static inline __attribute__((always_inline)) void budget_fit_span(struct unwind_budget *budget)
 {
-	if (++budget->span_ticks < BUDGET_SPAN_TICKS)
+	if (++budget->span_ticks < BUDGET_SPAN_TICKS ||
+	    budget->span_ticks < 4U << budget->span_shift)
 		return;
 	budget->span_ticks = 0;
 	if (budget->recent_counted > BUDGET_MEAN_UNITS / 2) {
@@ -103,30 +117,75 @@ static inline __attribute__((always_inline)) void budget_idle(struct unwind_budg
 	budget->quantum_ns >>= halves;
 	budget->recent_used >>= halves < 31 ? halves : 31;
 	budget->recent_counted >>= halves < 31 ? halves : 31;
+	budget->recent_compared >>= halves < 31 ? halves : 31;
+	budget->recent_switches >>= halves < 31 ? halves : 31;
 	if (ticks > BUDGET_SPAN_TICKS)
 		budget->span_shift = 0;
 }
 
+static inline __attribute__((always_inline)) __u32 budget_cap(__u32 units)
+{
+	return units < BUDGET_TICK_UNITS_MAX ? units : BUDGET_TICK_UNITS_MAX;
+}
+
 static inline __attribute__((always_inline)) void budget_add_recent(__u32 *recent, __u32 units)
 {
-	if (units > BUDGET_TICK_UNITS_MAX)
-		units = BUDGET_TICK_UNITS_MAX;
 	*recent += units - (*recent >> BUDGET_MEAN_SHIFT);
 }
 
-static inline __attribute__((always_inline)) void budget_at(struct unwind_budget *budget, __u64 now)
+/*
+ * True if counts of cached stacks alone are too many, even at the longest span. Else all cache hits are
+ * kept. Both are found once a tick, for samples_hits and samples_compares.
+ */
+static inline __attribute__((always_inline)) _Bool budget_is_for_all(
+	const struct unwind_budget *budget)
 {
-	if (now < budget->tick_end_ns)
-		return;
-	budget_add_recent(&budget->recent_used, budget->used);
-	budget_add_recent(&budget->recent_counted, budget->counted);
+	__u32 most = budget->recent_switches > BUDGET_MEAN_HITS ? BUDGET_MEAN_UNITS * 3 / 4
+								: BUDGET_MEAN_UNITS * 2;
+
+	return budget->span_shift == BUDGET_SPAN_SHIFT_MAX && budget->recent_counted > most;
+}
+
+/*
+ * True if comparing Python frames alone is too much. Else they are compared at each switch of their threads, and
+ * hits are kept.
+ */
+static inline __attribute__((always_inline)) _Bool budget_is_for_compares(
+	const struct unwind_budget *budget)
+{
+	return budget->recent_compared > BUDGET_MEAN_UNITS * 3 / 4;
+}
+
+/* Not inlined: it is rare, and the verifier would follow each way through it at each switch. */
+int budget_end_tick(struct unwind_budget *budget, __u64 now);
+__attribute__((noinline)) int budget_end_tick(struct unwind_budget *budget, __u64 now)
+{
+	if (!budget)
+		return 0;
+	budget_add_recent(&budget->recent_used, budget_cap(budget->used));
+	budget_add_recent(&budget->recent_counted, budget_cap(budget->counted));
+	budget_add_recent(&budget->recent_compared, budget_cap(budget->compared));
+	budget_add_recent(&budget->recent_switches, budget->switches);
+	budget->samples_hits = budget_is_for_all(budget);
+	budget->samples_compares = budget_is_for_compares(budget);
 	budget_fit_quantum(budget);
 	budget_fit_span(budget);
 	budget_idle(budget, (now - budget->tick_end_ns) / BUDGET_TICK_NS);
 	budget->used = 0;
 	budget->counted = 0;
+	budget->compared = 0;
+	budget->switches = 0;
 	budget->grown = 0;
 	budget->tick_end_ns = now + BUDGET_TICK_NS;
+	return 0;
+}
+
+/* At each switch. */
+static inline __attribute__((always_inline)) void budget_at(struct unwind_budget *budget, __u64 now)
+{
+	budget->switches++;
+	if (now >= budget->tick_end_ns)
+		budget_end_tick(budget, now);
 }
 
 static inline __attribute__((always_inline)) void budget_use(struct unwind_budget *budget,
@@ -144,12 +203,21 @@ static inline __attribute__((always_inline)) void budget_use(struct unwind_budge
  * Time of a capture or of comparing with the cache: up to 45 us for Python frames with cold caches. More is
  * a hypervisor's or an interrupt's.
  */
-static inline __attribute__((always_inline)) void budget_spend_ns(struct unwind_budget *budget,
-								  __u64 ns)
+static inline __attribute__((always_inline)) __u32 budget_spend_ns(struct unwind_budget *budget,
+								   __u64 ns)
 {
 	__u64 units = (ns + BUDGET_UNIT_NS / 2) / BUDGET_UNIT_NS;
 
-	budget_use(budget, units < BUDGET_SPENT_MAX ? units : BUDGET_SPENT_MAX);
+	units = units < BUDGET_SPENT_MAX ? units : BUDGET_SPENT_MAX;
+	budget_use(budget, units);
+	return units;
+}
+
+/* The same of comparing alone. */
+static inline __attribute__((always_inline)) void budget_compare_ns(struct unwind_budget *budget,
+								    __u64 ns)
+{
+	budget->compared += budget_spend_ns(budget, ns);
 }
 
 static inline __attribute__((always_inline)) void budget_count(struct unwind_budget *budget,
@@ -157,17 +225,6 @@ static inline __attribute__((always_inline)) void budget_count(struct unwind_bud
 {
 	budget->counted += counts * BUDGET_COUNT;
 	budget_use(budget, counts * BUDGET_COUNT);
-}
-
-/*
- * True if counts of cached stacks alone are too many, even at the longest span. Else all cache hits are
- * kept.
- */
-static inline __attribute__((always_inline)) _Bool budget_is_for_all(
-	const struct unwind_budget *budget)
-{
-	return budget->span_shift == BUDGET_SPAN_SHIFT_MAX &&
-	       budget->recent_counted > BUDGET_MEAN_UNITS * 3 / 4;
 }
 
 /* An interval expected to last @expected_ns is kept once in 1 << this. */

@@ -64,7 +64,7 @@ struct thread_wait {
 	__u32 tries;       // of sleepers.bpf.c that gave no complete stack
 	__u32 due_in_pass; // number of the next pass that tries
 	__u32 has_sampled; // bits (1 << enum wait_kind): weights above 1 were charged since the last report
-	__u32 pad;
+	__u32 has_room; // a cache is empty or has expired: one capture may save many
 	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
 	__u32 mean_ns[WAIT_GROUPS];      // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
@@ -107,8 +107,12 @@ __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 {
 	if (!wait || !context || !read_stack_words(context, wait->words))
 		return -1;
+	wait->has_room = 0;
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_SITE_OTHER; i++) {
+		// A truncated stack is cached for too short a time.
+		if (wait->sites[i].cache.until_ns <= now && !wait->sites[i].cache.is_truncated)
+			wait->has_room = 1;
 		if (stack_cache_matches(&wait->sites[i].cache, context, exec_id, now))
 			return i;
 	}
@@ -116,22 +120,27 @@ __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 }
 
 /*
- * The site to evict for a new one. Preemption hits random places: it must not evict the sites of a
- * thread's loop, so uses decay slowly.
+ * The site to evict for a new one. Preemption hits random places: it must not evict the sites at which a
+ * thread blocks in its loop, which would be sampled out then under load. So it evicts those of preemption only,
+ * and others once their uses have decayed; in a loop of preemptions they do.
  */
 static __always_inline __u32 wait_evict_site(struct thread_wait *wait)
 {
-	__u32 least = 0;
+	__u32 least = 0, decay = wait->group ? 4 : 16;
+	struct wait_site *site;
 
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_SITE_OTHER; i++) {
 		struct stack_cache *cache = &wait->sites[i].cache;
 
-		cache->uses -= cache->uses / 4;
+		cache->uses -= (cache->uses + decay - 1) / decay;
 		if (cache->uses < wait->sites[least & (WAIT_SITES - 1)].cache.uses)
 			least = i;
 	}
-	wait->sites[least & (WAIT_SITES - 1)].cache.uses = 0;
+	site = &wait->sites[least & (WAIT_SITES - 1)];
+	if (!wait->group && !site->is_preempted && site->cache.uses)
+		return WAIT_SITE_OTHER;
+	site->cache.uses = 0;
 	return least;
 }
 

@@ -2,6 +2,7 @@
 // Which waits get a stack: all while they are few, and a bounded number whose weights add up to the
 // whole when they are many.
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "tests/test.h"
@@ -172,10 +173,42 @@ TEST(bounds_counts_of_cached_stacks)
 	struct unwind_budget budget = { 0 };
 	uint64_t now = 1;
 
-	count_for(&budget, &now, 40 * BUDGET_UNITS, 5000 * MS);
+	count_for(&budget, &now, 400 * BUDGET_UNITS, 5000 * MS);
 	EXPECT_EQ(BUDGET_SPAN_SHIFT_MAX, budget.span_shift, "as coarse as can be");
 	assert_true(budget.quantum_ns > 0);
 	assert_true(budget_is_for_all(&budget));
+}
+
+TEST(keeps_hits_at_moderate_rates)
+{
+	struct unwind_budget budget = { .span_shift = BUDGET_SPAN_SHIFT_MAX,
+					.recent_counted = BUDGET_MEAN_UNITS };
+	uint64_t now = 1;
+
+	assert_false(budget_is_for_all(&budget));
+	for (uint64_t ns = MS / 30; now < 100 * MS; now += ns)
+		budget_at(&budget, now);
+	budget.recent_counted = BUDGET_MEAN_UNITS;
+	assert_true(budget_is_for_all(&budget)); // at 30,000 switches a second
+}
+
+/* Threads with Python frames switch @rate times a second, and @ns is what comparing takes. */
+static bool samples_hits_out(uint64_t rate, uint64_t ns)
+{
+	struct unwind_budget budget = { 0 };
+
+	for (uint64_t now = 1; now < 1000 * MS; now += 1000 * MS / rate) {
+		budget_at(&budget, now);
+		budget_compare_ns(&budget, ns);
+	}
+	return budget_is_for_compares(&budget);
+}
+
+TEST(compares_python_frames_within_the_budget)
+{
+	assert_false(samples_hits_out(2000, 1500)); // 0.3 % of the CPU
+	assert_true(samples_hits_out(2000, 3000));  // 0.6 %
+	assert_true(samples_hits_out(20000, 1500));
 }
 
 // Python's stacks take five times as long as others.
@@ -216,6 +249,8 @@ RUN_TESTS(cmocka_unit_test(samples_out_more_when_unwinding_is_slow),
 	  cmocka_unit_test(does_not_charge_stolen_time),
 	  cmocka_unit_test(coarsens_time_before_sampling_out),
 	  cmocka_unit_test(bounds_counts_of_cached_stacks),
+	  cmocka_unit_test(keeps_hits_at_moderate_rates),
+	  cmocka_unit_test(compares_python_frames_within_the_budget),
 	  cmocka_unit_test(keeps_all_intervals_while_few),
 	  cmocka_unit_test(kept_intervals_are_bounded_and_stand_for_all),
 	  cmocka_unit_test(the_budget_recovers_after_a_storm),
