@@ -97,9 +97,6 @@ static const struct {
 	FIGURE("agents_evicted_total", "counter", agents_evicted,
 	       "Starts of agents whose last sequence was evicted: the table is full, and their "
 	       "identity has the most. Look for agents that restart in a loop."),
-	FIGURE("agents_evicted_total", "counter", agents_evicted,
-	       "Starts of agents whose last sequence was evicted: the table is full, and their "
-	       "identity has the most. Look for agents that restart in a loop."),
 #undef FIGURE
 };
 
