@@ -291,7 +291,7 @@ $(call unit_programs,cupti_session): | $(CUPTI_DOUBLES)
 $(call unit_programs,probe_site gpu_driver gpu_source gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
 # So many programs of unit tests, or processes of pytest, run at a time. Tests that measure what others disturb are marked alone.
-TEST_WORKERS ?= 2
+TEST_WORKERS ?= 3
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
@@ -579,7 +579,7 @@ format: packages ## lay out the C code as .clang-format says
 
 .PHONY: format-check
 format-check: packages
-	clang-format --dry-run --Werror $(FORMATTED) < /dev/null
+	printf '%s\n' $(FORMATTED) | xargs -n 64 -P $(shell nproc) clang-format --dry-run --Werror
 FORMATTED = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: clean

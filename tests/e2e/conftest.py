@@ -52,12 +52,12 @@ def collector(tmp_path):
 
 @pytest.fixture
 def start_agent(tmp_path):
-    """start_agent(collector, *flags, prefix=()): agents that end with the test."""
+    """start_agent(collector, *flags, prefix=(), samples=True): agents that end with the test."""
     agents = []
 
-    def start(collector, *flags, prefix=()):
+    def start(collector, *flags, prefix=(), samples=True):
         name = f"agent-{len(agents)}"
-        agent = Agent(collector.grpc, tmp_path / name, flags, prefix)
+        agent = Agent(collector.grpc, tmp_path / name, flags, prefix, samples)
         agents.append(agent)
         return agent
 

@@ -280,13 +280,16 @@ def in_manifest():
 
 
 class Agent(Daemon):
-    def __init__(self, grpc, folder, flags=(), prefix=()):
+    def __init__(self, grpc, folder, flags=(), prefix=(), samples=True):
+        """Waits until it samples, if it @samples at all."""
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # No overhead budget: the agent must not shed load during a test.
         super().__init__([*prefix, program("cairn-agent"), "--collector", grpc, "--interval", "1s",
                           "--overhead-budget", "none", *flags], folder / "agent.log")
         self.start()
+        if not samples:
+            return
         try:
             wait_until("the agent's first sample", START_SECONDS, self.is_sampling)
         except AssertionError:

@@ -127,7 +127,7 @@ def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read, tmp
     flags = ["--cache", str(tmp_path / "cache")]
     with hostile_process() as process:
         hanging_read(process.pid)
-        code, log = end_of(start_agent(collector, *flags), 40)
+        code, log = end_of(start_agent(collector, *flags, samples=False), 40)
         assert code == 1, log
         assert f"stuck in reading Python thread states of process {process.pid} (" in log
         # Its supervisor starts it again: now it leaves that process alone.
@@ -142,7 +142,7 @@ def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read, tmp
 def test_signal_ends_a_hanging_agent(collector, start_agent, hanging_read):
     with hostile_process() as process:
         hanging_read(process.pid)
-        agent = start_agent(collector)
+        agent = start_agent(collector, samples=False)
         time.sleep(3)  # by then it reads the process
         agent.process.terminate()
         code, log = end_of(agent, STOP_SECONDS)

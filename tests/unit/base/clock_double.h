@@ -27,6 +27,11 @@ uint64_t clock_monotonic_ns(void)
 	return read_real_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t clock_coarse_ns(void)
+{
+	return read_real_clock(CLOCK_MONOTONIC_COARSE);
+}
+
 uint64_t clock_process_cpu_ns(void)
 {
 	return read_real_clock(CLOCK_PROCESS_CPUTIME_ID);
