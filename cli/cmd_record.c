@@ -35,8 +35,10 @@
 #define DRAIN_INTERVAL_NS    (2 * NS_PER_SECOND)
 #define PROGRESS_INTERVAL_NS (250 * NS_PER_MS)
 #define DURATION_NS_MIN      (10 * NS_PER_MS)
-#define EXIT_SIGNALED        128           // and the signal's number, as shells have it
-#define RECORD_SLOT_NS       NS_PER_SECOND // the files keep no time, so few slots are cheapest
+#define EXIT_SIGNALED        128 // and the signal's number, as shells have it
+/* A terminal sends Ctrl-C to the command, too: it may take a moment to end by it. */
+#define INTERRUPTED_WAIT_MS 500
+#define RECORD_SLOT_NS      NS_PER_SECOND // the files keep no time, so few slots are cheapest
 
 struct record_options {
 	char *duration;
@@ -63,6 +65,7 @@ struct recording {
 	struct output_file file;
 	int pidfd; // of the process given by -p; -1: none
 	int signal_fd;
+	bool is_interrupted; // by a signal
 	uint64_t opened_ns;
 	uint64_t started_ns;
 	uint64_t samples;
@@ -301,6 +304,7 @@ static int run(struct recording *recording, struct error *err)
 		uint64_t until_ns = earliest(end_ns, now_ns + PROGRESS_INTERVAL_NS);
 
 		rc = profiler_wait(recording->profiler, until_ns, others, ARRAY_SIZE(others), err);
+		recording->is_interrupted = others[0].revents;
 		ended = others[0].revents || others[1].revents;
 		show_progress(recording, clock_monotonic_ns());
 		if (!rc && clock_monotonic_ns() >= drain_ns) {
@@ -427,7 +431,7 @@ static int record(struct recording *recording, struct error *err)
 		rc = run(recording, err);
 	if (!rc)
 		rc = write_file(recording, err);
-	held_command_poll(&recording->command);
+	held_command_wait(&recording->command, recording->is_interrupted ? INTERRUPTED_WAIT_MS : 0);
 	progress_clear();
 	profiler_events_print(recording->events, "cairn record");
 	if (rc)

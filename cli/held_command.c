@@ -116,7 +116,7 @@ int held_command_release(struct held_command *command, const char *name, struct 
 	return 0;
 }
 
-bool held_command_poll(struct held_command *command)
+static bool take_status(struct held_command *command)
 {
 	if (!command->ended && command->pid > 0 &&
 	    waitpid(command->pid, &command->wait_status, WNOHANG) == command->pid)
@@ -124,11 +124,13 @@ bool held_command_poll(struct held_command *command)
 	return command->ended;
 }
 
-static void wait_for_end(const struct held_command *command, int timeout_ms)
+bool held_command_wait(struct held_command *command, int timeout_ms)
 {
 	struct pollfd ended = { .fd = command->pidfd, .events = POLLIN };
 
-	poll(&ended, 1, timeout_ms);
+	if (!take_status(command) && command->pid > 0)
+		poll(&ended, 1, timeout_ms);
+	return take_status(command);
 }
 
 void held_command_stop(struct held_command *command)
@@ -137,14 +139,11 @@ void held_command_stop(struct held_command *command)
 		return;
 	close_and_forget(&command->release_fd);
 	close_and_forget(&command->failure_fd);
-	if (!held_command_poll(command)) {
+	if (!held_command_wait(command, 0))
 		kill(command->pid, SIGTERM);
-		wait_for_end(command, STOP_GRACE_MS);
-	}
-	if (!held_command_poll(command)) {
+	if (!held_command_wait(command, STOP_GRACE_MS)) {
 		kill(command->pid, SIGKILL);
-		wait_for_end(command, -1);
-		held_command_poll(command);
+		held_command_wait(command, -1);
 	}
 	close_and_forget(&command->pidfd);
 	command->pid = 0;

@@ -30,8 +30,8 @@ int held_command_start(char *const *argv, struct held_command *ret_command, stru
  */
 int held_command_release(struct held_command *command, const char *name, struct error *err);
 
-/** Take the status of a command that has ended. Does not block; true if it has. */
-bool held_command_poll(struct held_command *command);
+/** Take the status of a command that has ended, or ends within @timeout_ms. True if it has. */
+bool held_command_wait(struct held_command *command, int timeout_ms);
 
 /** End the command if it still runs: SIGTERM, after a grace time SIGKILL. Frees what is held. */
 void held_command_stop(struct held_command *command);
