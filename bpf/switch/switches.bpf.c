@@ -25,8 +25,9 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 struct switch_cpu {
-	__u64 since_ns;     // the last switch on this CPU
-	__u64 check_due_ns; // when a cache hit may be checked again
+	__u64 since_ns;         // the last switch on this CPU
+	__u64 running_since_ns; // the one before
+	__u64 check_due_ns;     // when a cache hit may be checked again
 	struct unwind_budget budget;
 };
 
@@ -495,7 +496,8 @@ __attribute__((noinline)) int end_wait(struct switch_cpu *cpu, struct thread_wai
 		return 0;
 	}
 	if (from_ns < shared.gpu_idle_until_ns)
-		wait_charge_gpu_idle(site_of_wait(wait), interval, from_ns, wait->weight, tid);
+		wait_charge_gpu_idle(site_of_wait(wait), from_ns, cpu->running_since_ns,
+				     wait->weight, tid);
 	wait_note_weight(wait, interval, wait->weight);
 	budget_count(&cpu->budget, wait_charge(site_of_wait(wait), interval, from_ns, wait->weight,
 					       cpu->budget.span_shift));
@@ -527,7 +529,7 @@ static __always_inline void add_interval(struct thread_time *time, struct thread
 /* Runs while the previous thread is still current. */
 static __always_inline int switch_out(void *ctx, bool preempted)
 {
-	__u64 now = bpf_ktime_get_ns(), running_since_ns, since_ns, delay_ns;
+	__u64 now = bpf_ktime_get_ns(), since_ns, delay_ns;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_time *time;
 	struct switch_cpu *cpu;
@@ -538,7 +540,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	cpu = bpf_map_lookup_elem(&switch_cpus, &zero);
 	if (!cpu)
 		return 0;
-	running_since_ns = cpu->since_ns;
+	cpu->running_since_ns = cpu->since_ns;
 	cpu->since_ns = now;
 	if (!is_profiled(task))
 		return 0;
@@ -556,7 +558,8 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	since_ns = __sync_lock_test_and_set(&time->since_ns, now);
 	delay_ns = run_delay_of(task);
 	left_as = time->left_as;
-	interval = thread_interval_of(since_ns, now, running_since_ns,
+	// Volatile: the program has no room on its stack to keep it.
+	interval = thread_interval_of(since_ns, now, *(volatile __u64 *)&cpu->running_since_ns,
 				      ns_between(time->delay_ns, delay_ns), left_as);
 	time->delay_ns = delay_ns;
 	add_interval(time, &interval, task->se.sum_exec_runtime);
@@ -631,8 +634,10 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	} else {
 		thread->wake.charged_ns += interval.ns[THREAD_BLOCKED] * wait->weight;
 		if (since_ns < shared.gpu_idle_until_ns)
-			wait_charge_gpu_idle(site_of_wait(wait), &interval, since_ns, wait->weight,
-					     (__u32)task->pid | unfinished);
+			wait_charge_gpu_idle(site_of_wait(wait), since_ns,
+					     since_ns + interval.ns[THREAD_BLOCKED] +
+						     interval.ns[THREAD_RUN_QUEUE],
+					     wait->weight, (__u32)task->pid | unfinished);
 		wait_note_weight(wait, &interval, wait->weight);
 		wait_charge(site_of_wait(wait), &interval, since_ns, wait->weight, unfinished);
 	}

@@ -302,20 +302,19 @@ static __always_inline void wait_skip(struct thread_wait *wait,
 }
 
 /*
- * If a GPU was idle meanwhile, charges that part of the interval of thread @tid (with WAIT_UNFINISHED) to GPU
- * idle time, too. Call it before wait_charge(): it leaves pending counts as they are.
+ * If a GPU was idle while thread @tid (with WAIT_UNFINISHED) had no CPU, charges that part of the time to GPU idle
+ * time, too. Not to the end of the corrected interval: that may be later, when the thread ran. Call it before
+ * wait_charge(): it leaves pending counts as they are.
  */
-__attribute__((noinline)) int wait_charge_gpu_idle(struct wait_site *site,
-						   const struct thread_interval *interval,
-						   __u64 from_ns, __u32 weight, __u32 tid)
+__attribute__((noinline)) int wait_charge_gpu_idle(struct wait_site *site, __u64 from_ns,
+						   __u64 end_ns, __u32 weight, __u32 tid)
 {
 	struct process_key process;
-	__u64 end_ns, ns, slot;
+	__u64 ns, slot;
 
-	if (!site || !interval)
+	if (!site || end_ns <= from_ns)
 		return 0;
 	process = site->key.process;
-	end_ns = from_ns + interval->ns[THREAD_BLOCKED] + interval->ns[THREAD_RUN_QUEUE];
 	ns = gpu_idle_of_wait(&process, tid & ~WAIT_UNFINISHED, from_ns, end_ns, weight);
 	slot = site->key.slot;
 	count_interval(site, SAMPLE_KIND_GPU_IDLE, ns, slot_at(from_ns),
