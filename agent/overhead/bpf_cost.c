@@ -25,10 +25,8 @@
 
 /* Programs that the agent runs itself, by bpf_prog_test_run() and by reading an iterator. */
 static const char *const run_by_agent[] = {
-	"unwind_snapshot",
-	"sweep_threads",
-	"unwind_sleepers",
-	"list_thread_registers",
+	"unwind_snapshot",       "sweep_threads",        "unwind_sleepers",
+	"list_thread_registers", "list_running_threads",
 };
 
 struct program {

@@ -231,7 +231,7 @@ TEST(recognizes_programs_run_by_own_calls)
 	for (size_t i = 0; i < objects.gl_pathc; i++)
 		by_hand += check_names(objects.gl_pathv[i]);
 	globfree(&objects);
-	EXPECT_EQ(4, by_hand, "two of threads, one of registers, one of snapshots");
+	EXPECT_EQ(5, by_hand, "three of threads, one of registers, one of snapshots");
 }
 
 RUN_TESTS(cmocka_unit_test(recognizes_programs_run_by_own_calls),
