@@ -17,7 +17,7 @@ struct batch_id {
 };
 
 enum {
-	EXPORT_CONTRACT_VERSION = 1,         // docs/format.md
+	EXPORT_CONTRACT_VERSION = 2,         // docs/format.md
 	EXPORT_MESSAGE_BYTES_MAX = 64 << 20, // OTLP's recommended limit
 };
 

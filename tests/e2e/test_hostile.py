@@ -185,9 +185,9 @@ def test_refuses_malformed_batch_by_field(fleet, what, message):
 
 
 def test_refuses_newer_contract_version(fleet):
-    trailers = grpc_call(fleet, field(13, 0, b"\x02") + VALID_IDS[len(VERSION):])
+    trailers = grpc_call(fleet, field(13, 0, b"\x03") + VALID_IDS[len(VERSION):])
     assert "grpc-status: 9" in trailers, trailers  # FAILED_PRECONDITION
-    assert "contract_version: 2" in trailers, trailers
+    assert "contract_version: 3" in trailers, trailers
 
 
 def test_refuses_unknown_methods_and_framing(fleet):

@@ -406,7 +406,7 @@ static const struct {
 	BENT(ids_too_few, "stacks[1].stack: 1 is not below stack_ids' 1"),
 	BENT(stack_number, "stacks[0].stack: 2 is not below stack_ids' 2"),
 	BENT(stack_twice, "stacks[1].stack: 0 is defined twice"),
-	BENT(stack_end_unknown, "stacks[0].end: 12 is not below 12"),
+	BENT(stack_end_unknown, "stacks[0].end: 13 is not below 13"),
 	BENT(stack_location, "stacks[0].locations[1]: 4 is not below locations' 4"),
 	BENT(stack_other_end, "stacks[0]: its id is not the hash"),
 	BENT(stack_other_locations, "stacks[0]: its id is not the hash"),

@@ -223,9 +223,9 @@ TEST(refuses_a_newer_contract_version)
 
 	open_fixture(&f);
 	encode(&f, 1, 1);
-	buffer_append(&f.request, "\x68\x02", 2); // the last value of a field wins
+	buffer_append(&f.request, "\x68\x03", 2); // the last value of a field wins
 	assert_int_equal(RPC_FAILED_PRECONDITION, export_it(&f));
-	assert_non_null(strstr(f.err.text, "contract_version: 2, newer than this collector's 1"));
+	assert_non_null(strstr(f.err.text, "contract_version: 3, newer than this collector's 2"));
 	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_UNSUPPORTED]);
 	assert_int_equal(0, f.metrics.counters[METRIC_INGEST_MALFORMED]);
 	close_fixture(&f);
