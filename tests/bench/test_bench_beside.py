@@ -75,7 +75,7 @@ def test_group_counts_ended_processes():
         pytest.skip("no cgroup can be made here")
     # What burns is a child that is nobody's any more, and ends.
     burn = ("import subprocess, sys, time\n"
-            "subprocess.Popen([sys.executable, '-c', 'sum(range(10**7))'])\n"
+            "subprocess.Popen([sys.executable, '-c', 'sum(range(3 * 10**7))'])\n"
             "time.sleep(60)\n")
     with subprocess.Popen([sys.executable, "-c", "import os\nif os.fork(): os._exit(0)\n" + burn],
                           preexec_fn=group.enter) as process:

@@ -106,9 +106,9 @@ def test_sheds_load_in_storm_and_recovers(collector, tmp_path, storm, prefix):
         wait_until("how long it was active", 30, lambda: collector.api.total(AGENT, type=SHEDDING) > 0)
         storm.send_signal(signal.SIGUSR2)
 
-        knobs = wait_until("the change as a series", 30, lambda: collector.api.get(
-            "labels/knob/values", query=AGENT)["values"])
-        assert any("off_cpu" in knob for knob in knobs), knobs
+        # Others, such as that nothing is left to shed, may come first.
+        wait_until("the change as a series", 30, lambda: any("off_cpu" in knob for knob in collector.api.get(
+            "labels/knob/values", query=AGENT)["values"]))
         assert collector.api.total(AGENT, type=SHEDDING_CHANGES) >= 1
         programs = collector.api.get("labels/program/values", query=AGENT)["values"]
         assert {"agent", "sample_on_cpu", "switch_threads"} <= set(programs), programs
