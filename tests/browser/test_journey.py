@@ -36,13 +36,15 @@ def test_finds_and_shares_a_hot_function(collector_url, range_ms, open_page, art
     url, (from_ms, to_ms) = collector_url, range_ms
     between = {"from": from_ms, "to": to_ms}
     services = ask(url, "series", group_by="service", **between)["series"]
-    service = next(s["group"] for s in services if s["group"])
+    # Of the real ones a workload: the stacks of browsers that have just started may all be truncated.
+    names = [s["group"] for s in services if s["group"]]
+    service = next((name for name in names if name.startswith("browser-")), names[0])
     selector = f'{{service="{service}"}}'
     top = ask(url, "top", query=selector, limit=500, **between)
     page = open_page(f"{url}/?from={from_ms}&to={to_ms}&nodes=131072")
     page.screenshot(artefact("journey-1-opened"))
 
-    # Pick the largest service by typing the first half of its name.
+    # Pick the service by typing the first half of its name.
     page.click("#service-button")
     page.type(service[:max(3, len(service) // 2)])
     page.wait(f"document.querySelector('.service-row.active')?.title === {json.dumps(service)}", "the service is found")
