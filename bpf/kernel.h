@@ -107,4 +107,16 @@ struct pt_regs___saved {
 #error "cairn knows the registers of x86-64 and aarch64"
 #endif
 
+/* What iterators over tasks get. */
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
 #pragma clang attribute pop

@@ -9,21 +9,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
-
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
-};
-
-#pragma clang attribute pop
-
 SEC("iter/task")
 int list_thread_registers(struct bpf_iter__task *ctx)
 {

@@ -12,14 +12,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct bpf_iter__task {
-	struct task_struct *task;
-};
-
-#pragma clang attribute pop
-
 /* Since Linux 6.2. Without them only the copied stack is readable: no Python frames. */
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;

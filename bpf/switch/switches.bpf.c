@@ -16,14 +16,6 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 	return bpf_probe_read_user(to, size, (const void *)address);
 }
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct bpf_iter__task {
-	struct task_struct *task;
-};
-
-#pragma clang attribute pop
-
 struct switch_cpu {
 	__u64 since_ns;         // the last switch on this CPU
 	__u64 running_since_ns; // the one before
