@@ -39,6 +39,11 @@ static void check_name(struct executable_table *table, struct executable *execut
 	assert_string_equal(name, symbol.name);
 }
 
+/* Of a build id that begins with 00, in a process's files. */
+#define DEBUG_FOLDER \
+	"root"       \
+	"/usr/lib/debug/.build-id/00"
+
 TEST(demangles_names_and_cuts_versions)
 {
 	struct executable_table *table = executable_table_new();
@@ -168,9 +173,9 @@ TEST(a_debug_file_of_a_container_is_its_own)
 	struct elf_image image;
 
 	assert_non_null(mkdtemp(root));
-	snprintf(command, sizeof(command), "mkdir -p %s/root/usr/lib/debug/.build-id/00", root);
+	snprintf(command, sizeof(command), "mkdir -p %s/%s", root, DEBUG_FOLDER);
 	assert_int_equal(0, system(command));
-	snprintf(command, sizeof(command), "%s/root/usr/lib/debug/.build-id/00/%s.debug", root,
+	snprintf(command, sizeof(command), "%s/%s/%s.debug", root, DEBUG_FOLDER,
 		 "0b16212c37424d58636e79848f9aa5b0bbc6d1");
 	image_init(&debug);
 	image_add_symbol(&debug, "forged", 0x100, 16, STB_GLOBAL, STT_FUNC);
