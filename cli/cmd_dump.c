@@ -12,7 +12,7 @@
 
 #include "agent/dump/process_dump.h"
 #include "agent/guard/watchdog.h"
-#include "agent/unwind/unwind_table_cache.h"
+#include "base/cache_folder.h"
 #include "base/cleanup.h"
 #include "base/config/config.h"
 #include "cli/command.h"
@@ -150,7 +150,7 @@ static int show(const struct process_dump *dump, const struct dump_arguments *ar
 static int dump_process(const struct dump_arguments *arguments, struct error *err)
 {
 	char folder[PATH_MAX];
-	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
+	bool has_folder = cache_folder_default(folder, sizeof(folder)) == 0;
 	struct confined_launcher *launcher = line_launcher_start(arguments->lines, "cairn dump");
 	const struct dump_options options = {
 		.tid = (pid_t)arguments->thread,

@@ -15,7 +15,7 @@
 
 #include "agent/profiler.h"
 #include "agent/sources/source.h"
-#include "agent/unwind/unwind_table_cache.h"
+#include "base/cache_folder.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
@@ -193,7 +193,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 {
 	const struct record_options *options = recording->options;
 	char folder[PATH_MAX];
-	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
+	bool has_folder = cache_folder_default(folder, sizeof(folder)) == 0;
 	uint64_t ready_ns = options->pid ? PROFILER_READY_ONE_NS_MAX : PROFILER_READY_NS_MAX;
 	struct profiler_options profiler_options = {
 		.cache_folder = has_folder ? folder : NULL,

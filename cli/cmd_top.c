@@ -14,7 +14,7 @@
 
 #include "agent/sources/source.h"
 #include "agent/profiler.h"
-#include "agent/unwind/unwind_table_cache.h"
+#include "base/cache_folder.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
@@ -209,7 +209,7 @@ static void describe_scope(struct top *top)
 static int begin(struct top *top, struct error *err)
 {
 	char folder[PATH_MAX];
-	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
+	bool has_folder = cache_folder_default(folder, sizeof(folder)) == 0;
 	uint64_t opened_ns = clock_monotonic_ns();
 	struct profiler_options options = {
 		.cache_folder = has_folder ? folder : NULL,

@@ -9,7 +9,7 @@
 #include "agent/gpu/gpu_kernel_sessions.h"
 #include "agent/sources/source.h"
 #include "agent/profiler.h"
-#include "agent/unwind/unwind_table_cache.h"
+#include "base/cache_folder.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/function_table.h"
@@ -83,7 +83,7 @@ int gpu_kernel_stacks_measure(pid_t pid, const struct cupti_session_options *opt
 	_cleanup_(event_log_freep) struct event_log *events = event_log_new();
 	struct profiler *profiler = NULL;
 	char folder[PATH_MAX];
-	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
+	bool has_folder = cache_folder_default(folder, sizeof(folder)) == 0;
 	const struct profiler_options profiler_options = {
 		.cache_folder = has_folder ? folder : NULL,
 		.frequency_hz = FREQUENCY_HZ,

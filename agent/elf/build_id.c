@@ -2,10 +2,13 @@
 #include "agent/elf/build_id.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/id128.h"
@@ -130,4 +133,17 @@ int file_hash_of_elf(const struct elf *elf, char ret_text[BUILD_ID_TEXT_BYTES])
 	struct id128 hash = id128_of(bytes, 2 * end + sizeof(size_bytes));
 	snprintf(ret_text, BUILD_ID_TEXT_BYTES, "h%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
 	return 0;
+}
+
+uint64_t build_id_hash_of_program(void)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	char text[BUILD_ID_TEXT_BYTES];
+	struct stat status;
+	struct elf elf;
+
+	if (fd < 0 || fstat(fd, &status) || elf_read_headers(fd, &status, &elf, NULL) ||
+	    build_id_of_elf(&elf, text))
+		return 0;
+	return id128_of(text, strlen(text)).low;
 }

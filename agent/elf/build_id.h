@@ -28,3 +28,6 @@ int build_id_of_elf(const struct elf *elf, char ret_text[BUILD_ID_TEXT_BYTES]);
 
 /** "h" and the XXH3-128 of the file's first and last 16 KiB and its size. 0 or elf_read()'s errors. */
 int file_hash_of_elf(const struct elf *elf, char ret_text[BUILD_ID_TEXT_BYTES]);
+
+/** Identifies this build of the running program, for caches on disk of what it makes; 0 without a build id. */
+uint64_t build_id_hash_of_program(void);

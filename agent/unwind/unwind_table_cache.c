@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "base/array.h"
+#include "base/cache_folder.h"
 #include "base/cleanup.h"
 #include "agent/elf/build_id.h"
 #include "agent/unwind/unwind_table_file.h"
@@ -58,60 +59,6 @@ static void closedirp(DIR **folder)
 {
 	if (*folder)
 		closedir(*folder);
-}
-
-/* ---- the folder ------------------------------------------------------------------------------ */
-
-int unwind_table_cache_folder(char *ret_folder, size_t size)
-{
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	int length;
-
-	if (geteuid() == 0)
-		length = snprintf(ret_folder, size, "/var/cache/cairn");
-	else if (cache && cache[0] == '/') // others are ignored (XDG Base Directory)
-		length = snprintf(ret_folder, size, "%s/cairn", cache);
-	else if (home && home[0] == '/')
-		length = snprintf(ret_folder, size, "%s/.cache/cairn", home);
-	else
-		return -ENOENT;
-	return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
-}
-
-/* Creates missing folders; the last one for this user only. */
-static int make_folders(const char *folder)
-{
-	_cleanup_free_ char *path = strdup(folder);
-
-	if (!path)
-		return -ENOMEM;
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(path, 0755) && errno != EEXIST)
-			return -errno;
-		*slash = '/';
-	}
-	return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
-}
-
-static int open_folder(const char *folder, struct error *err)
-{
-	struct stat status;
-	int rc = make_folders(folder);
-
-	if (rc)
-		return error_errno(err, rc, "unwind table cache: make %s", folder);
-	_cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return error_errno(err, -errno, "unwind table cache: open %s", folder);
-	if (fstat(fd, &status))
-		return error_errno(err, -errno, "unwind table cache: stat %s", folder);
-	if (status.st_uid != geteuid())
-		return error_set(err, -EPERM, "unwind table cache: %s belongs to user %u", folder,
-				 status.st_uid);
-	if ((status.st_mode & 077) && fchmod(fd, 0700))
-		return error_errno(err, -errno, "unwind table cache: chmod %s", folder);
-	return take_fd(fd);
 }
 
 /* ---- eviction -------------------------------------------------------------------------------- */
@@ -227,32 +174,11 @@ static struct unwind_table_key key_of(const struct unwind_table_cache *cache, co
 					  .marks_hash = marks_hash };
 }
 
-/* Identifies this build of the program; 0 without a build id. */
-static uint64_t hash_of_builder(void)
-{
-	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	char text[BUILD_ID_TEXT_BYTES];
-	struct stat status;
-	struct elf elf;
-
-	if (fd < 0 || fstat(fd, &status) || elf_read_headers(fd, &status, &elf, NULL) ||
-	    build_id_of_elf(&elf, text))
-		return 0;
-	return XXH3_64bits(text, strlen(text));
-}
-
-/* A file that only this user could have written. */
-static bool is_ours(const struct stat *status)
-{
-	return S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink == 1 &&
-	       !(status->st_mode & 022);
-}
-
 int unwind_table_cache_open(const char *folder, uint64_t bytes_max,
 			    struct unwind_table_cache **ret_cache, struct error *err)
 {
 	_cleanup_(kept_list_deinit) struct file_list list = { 0 };
-	_cleanup_close_ int fd = open_folder(folder, err);
+	_cleanup_close_ int fd = cache_folder_open(folder, "unwind table cache", err);
 
 	if (fd < 0)
 		return fd;
@@ -264,7 +190,7 @@ int unwind_table_cache_open(const char *folder, uint64_t bytes_max,
 	if (!cache)
 		return error_set(err, -ENOMEM, "unwind table cache: out of memory");
 	cache->folder = take_fd(fd);
-	cache->builder = hash_of_builder();
+	cache->builder = build_id_hash_of_program();
 	cache->bytes_max = bytes_max;
 	cache->bytes = list.bytes;
 	*ret_cache = cache;
@@ -313,7 +239,7 @@ int unwind_table_cache_find(struct unwind_table_cache *cache, const char *id, ui
 		return errno == ELOOP ? -ENOENT : -errno;
 	if (fstat(fd, &status))
 		return -errno;
-	if (!is_ours(&status))
+	if (!cache_file_is_ours(&status))
 		return -ENOENT;
 	rc = unwind_table_file_read(fd, (uint64_t)status.st_size, &key, ret_table);
 	if (rc == -EBADMSG) {

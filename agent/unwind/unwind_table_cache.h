@@ -16,12 +16,6 @@
 struct unwind_table_cache;
 
 /**
- * Default folder: /var/cache/cairn for root, else cairn/ in $XDG_CACHE_HOME or ~/.cache. Returns 0; -ENOENT if there is
- * no home; -ENAMETOOLONG.
- */
-int unwind_table_cache_folder(char *ret_folder, size_t size);
-
-/**
  * Open the cache in @folder, which is created for this user only. Files take at most @bytes_max; the least recently used
  * are evicted. Returns 0; -EPERM if the folder belongs to another user; -errno; -ENOMEM. One thread at a time; several
  * agents may share a folder, but another build of the program has tables of its own.
