@@ -82,6 +82,11 @@
 	X(OPENS_SKIPPED, profiler.opens.refused,                                                   \
 	  "Files not opened: their file system hangs, or did so a moment ago. They are tried "     \
 	  "again.")                                                                                \
+	X(FILES_CACHED, profiler.identities.found,                                                 \
+	  "Files whose identity was in --cache: not hashed again.")                                \
+	X(FILES_CACHE_DAMAGED, profiler.identities.damaged,                                        \
+	  "Identities of files dropped: --cache is damaged there. Those files are hashed again; "  \
+	  "check its disk.")                                                                       \
 	X(LINE_READS_FAILED, profiler.line_failures,                                               \
 	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
 	  "Their frames show functions only. --log-level debug names each file.")                  \

@@ -34,7 +34,9 @@
 #include "agent/stacks/wait_class_cache.h"
 #include "agent/symbols/debug_file.h"
 #include "agent/symbols/executable.h"
+#include "agent/symbols/identity_cache.h"
 #include "agent/symbols/kallsyms.h"
+#include "agent/symbols/kallsyms_reading.h"
 #include "agent/symbols/source_line_reader.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -81,11 +83,13 @@ struct profiler {
 	struct executable_table *executables;
 	struct mmap_events *mmaps; // NULL: mappings are read when stacks need them
 	struct process_table *processes;
+	struct identity_cache *identities; // NULL: all files are hashed
 	struct python_runtimes *pythons;
 	struct python_code_cache *python_codes;
-	struct kallsyms *kallsyms;        // NULL: kernel functions stay unnamed
-	struct debuginfod *debuginfod;    // NULL: no server is asked
-	struct source_line_reader *lines; // NULL: functions only
+	struct kallsyms_reading *kallsyms_reading; // until the symbols are needed
+	struct kallsyms *kallsyms;                 // NULL: kernel functions stay unnamed
+	struct debuginfod *debuginfod;             // NULL: no server is asked
+	struct source_line_reader *lines;          // NULL: functions only
 	struct location_table *locations;
 	struct gpu_namer gpu_namer; // set by the source that names GPU kernels
 	struct stack_table *stacks;
@@ -270,6 +274,8 @@ static void expire(struct profiler *profiler)
 	python_code_cache_expire(profiler->python_codes);
 	process_unwind_expire(profiler->unwinds);
 	process_table_expire(profiler->processes, EXITED_KEPT_NS);
+	if (profiler->identities && profiler->intervals % SWEEP_INTERVALS == 1)
+		identity_cache_save(profiler->identities); // what cannot be written is hashed again
 	if (profiler->quota)
 		series_quota_expire(profiler->quota, clock_monotonic_ns());
 	executable_table_trim(profiler->executables);
@@ -402,13 +408,9 @@ static int open_symbols(struct profiler *profiler, const struct profiler_options
 
 static int open_tables(struct profiler *profiler, const struct profiler_options *options)
 {
-	struct error unnamed;
-
-	if (kallsyms_open(NULL, &profiler->kallsyms, &unnamed) < 0)
-		event_warn(profiler->event_log, "kernel symbols",
-			   "kernel functions stay unnamed: %.270s", unnamed.text);
+	profiler->kallsyms_reading = kallsyms_reading_begin();
 	profiler->executables = executable_table_new();
-	if (!profiler->executables)
+	if (!profiler->executables || !profiler->kallsyms_reading)
 		return -ENOMEM;
 	profiler->pythons = python_runtimes_new();
 	profiler->python_codes = python_code_cache_new(find_interpreter, profiler);
@@ -418,7 +420,7 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 		process_table_work(profiler->processes)->hung = options->hung;
 		process_table_allow_attributes(profiler->processes, options->attribute_patterns);
 	}
-	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
+	profiler->locations = location_table_new(profiler->executables, NULL);
 	profiler->stacks = stack_table_new();
 	profiler->wait_classes = wait_class_cache_new();
 	profiler->folds_thread_names = options->folds_thread_names;
@@ -437,6 +439,24 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 			       (profiler->quota || !options->limit_series)
 		       ? 0
 		       : -ENOMEM;
+}
+
+static void end_kallsyms(struct profiler *profiler)
+{
+	struct error unnamed;
+
+	if (kallsyms_reading_end(take(profiler->kallsyms_reading), &profiler->kallsyms, &unnamed))
+		event_warn(profiler->event_log, "kernel symbols",
+			   "kernel functions stay unnamed: %.270s", unnamed.text);
+	else
+		location_table_use_kallsyms(profiler->locations, profiler->kallsyms);
+}
+
+/* Without it the start takes longer: the unwind tables' cache, in the same folder, has said why. */
+static void open_identities(struct profiler *profiler, const char *cache_folder)
+{
+	if (cache_folder && identity_cache_open(cache_folder, &profiler->identities, NULL) == 0)
+		executable_table_use_identities(profiler->executables, profiler->identities);
 }
 
 static uint64_t source_counts(uint64_t cpu_count)
@@ -675,9 +695,11 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 
 	if (rc)
 		return error_set(err, rc, "out of memory");
+	open_identities(profiler, options->cache_folder);
 	rc = open_symbols(profiler, options, err);
 	if (!rc)
 		rc = open_published(profiler, options, ns_per_1024_cycles, &publication, err);
+	end_kallsyms(profiler);
 	if (!rc)
 		rc = open_sources(profiler, options, err); // while tables are built
 	if (!rc)
@@ -738,7 +760,10 @@ void profiler_close(struct profiler *profiler)
 	python_code_cache_free(profiler->python_codes);
 	python_runtimes_free(profiler->pythons);
 	executable_table_free(profiler->executables);
+	identity_cache_close(profiler->identities);
 	debuginfod_close(profiler->debuginfod);
+	if (profiler->kallsyms_reading) // opening failed
+		kallsyms_reading_end(profiler->kallsyms_reading, &profiler->kallsyms, NULL);
 	kallsyms_close(profiler->kallsyms);
 	cleanup_closep(&profiler->epoll_fd);
 	cleanup_closep(&profiler->timer_fd);
@@ -863,6 +888,8 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		ret_stats->symbols_bytes += source_line_reader_bytes(profiler->lines);
 		ret_stats->line_failures = source_line_reader_failures(profiler->lines);
 	}
+	if (profiler->identities)
+		identity_cache_read_stats(profiler->identities, &ret_stats->identities);
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
 	process_table_read_jit_losses(profiler->processes, &ret_stats->jit);

@@ -14,6 +14,7 @@
 #include "agent/python/python_code_cache.h"
 #include "agent/stacks/export_interval.h"
 #include "agent/stacks/snapshot_queue.h"
+#include "agent/symbols/identity_cache.h"
 #include "base/error.h"
 #include "base/event_log.h"
 #include "base/labels.h"
@@ -78,6 +79,7 @@ struct profiler_stats {
 	struct snapshot_queue_stats snapshots;
 	struct process_jit_losses jit;
 	struct slow_open_stats opens;
+	struct identity_cache_stats identities;
 	uint64_t line_failures;      // files whose source lines could not be read
 	uint64_t symbols_bytes;      // memory of symbol tables, bytes
 	uint64_t drain_ns;           // time of the last drain

@@ -102,6 +102,11 @@ void location_table_free(struct location_table *table)
 	free(table);
 }
 
+void location_table_use_kallsyms(struct location_table *table, struct kallsyms *kallsyms)
+{
+	table->kallsyms = kallsyms;
+}
+
 void location_table_use_lines(struct location_table *table, struct source_line_reader *lines)
 {
 	table->lines = lines;

@@ -24,6 +24,8 @@ void location_table_free(struct location_table *table);
 
 struct source_line_reader;
 
+/** Name kernel frames by these symbols, which outlive the table: before the first frame is added. */
+void location_table_use_kallsyms(struct location_table *table, struct kallsyms *kallsyms);
 /** Give native locations source lines and inlined calls, too. @lines outlives the table. */
 void location_table_use_lines(struct location_table *table, struct source_line_reader *lines);
 

@@ -25,6 +25,7 @@
 #include "agent/guard/work.h"
 #include "agent/symbols/file_identity.h"
 #include "agent/symbols/file_symbols.h"
+#include "agent/symbols/identity_cache.h"
 #include "agent/symbols/symbol_name_cache.h"
 #include "base/utf8.h"
 
@@ -85,7 +86,8 @@ struct executable_table {
 	struct symbol_name_cache names;
 	uint64_t next_serial;
 	uint64_t symbol_bytes;
-	uint32_t open_count; // of files and debug files
+	uint32_t open_count;               // of files and debug files
+	struct identity_cache *identities; // NULL: all files are hashed
 	struct debuginfod *debuginfod;
 	uint64_t debuginfod_answers; // seen so far
 	struct shares held;          // executables, by payer
@@ -141,6 +143,12 @@ struct executable_table *executable_table_new(void)
 void executable_table_use_debuginfod(struct executable_table *table, struct debuginfod *debuginfod)
 {
 	table->debuginfod = debuginfod;
+}
+
+void executable_table_use_identities(struct executable_table *table,
+				     struct identity_cache *identities)
+{
+	table->identities = identities;
 }
 
 void executable_table_free(struct executable_table *table)
@@ -462,6 +470,19 @@ static int find_or_add(struct executable_table *table, const struct opened_file 
 	return 0;
 }
 
+static int identify(struct executable_table *table, const struct opened_file *file,
+		    struct file_identity *ret_identity, struct error *err)
+{
+	uint64_t now_ns = clock_realtime_ns();
+
+	if (table->identities && identity_cache_find(table->identities, file, ret_identity))
+		return 0;
+	int rc = file_identity_read(file, ret_identity, err);
+	if (!rc && table->identities)
+		identity_cache_add(table->identities, file, ret_identity, now_ns);
+	return rc;
+}
+
 /* The entry of a file. Only its own container knows it by the container's debug file. */
 static int find_entry(struct executable_table *table, struct opened_file *file,
 		      struct entry **ret_entry, struct error *err)
@@ -480,17 +501,12 @@ static int find_entry(struct executable_table *table, struct opened_file *file,
 	}
 	if (*ret_entry)
 		return 0;
-	int rc = file_identity_read(file, &identity, err);
+	int rc = identify(table, file, &identity, err);
 	if (!rc)
 		rc = find_or_add(table, file, &identity, ret_entry, err);
 	if (!rc)
 		add_file(table, identity.debug_content[0] ? &own : &place, *ret_entry);
 	return rc;
-}
-
-static bool only_root_writes(const struct stat *status)
-{
-	return status->st_uid == 0 && !(status->st_mode & (S_IWGRP | S_IWOTH));
 }
 
 int executable_table_open_of(struct executable_table *table, int fd, int folder, const char *path,
@@ -505,7 +521,7 @@ int executable_table_open_of(struct executable_table *table, int fd, int folder,
 	int rc = find_entry(table, &file, &entry, err);
 	if (rc)
 		return rc;
-	entry->is_system |= only_root_writes(&file.status);
+	entry->is_system |= file_only_root_writes(&file.status);
 	entry->used_ns = clock_monotonic_ns();
 	if (entry->fd < 0 || entry->is_stale)
 		keep_file(table, entry, fd, &file.version);

@@ -45,10 +45,14 @@ struct symbol {
 };
 
 struct debuginfod;
+struct identity_cache;
 
 struct executable_table *executable_table_new(void);
 void executable_table_free(struct executable_table *table);
 
+/** Look for identities in this cache before a file is hashed. @identities outlives the table. */
+void executable_table_use_identities(struct executable_table *table,
+				     struct identity_cache *identities);
 /** Fetch the symbols of stripped files from these servers. @debuginfod outlives the table. */
 void executable_table_use_debuginfod(struct executable_table *table, struct debuginfod *debuginfod);
 /** An export interval begins: use servers' answers, and let symbols be read that there was no time for. */

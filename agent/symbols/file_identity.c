@@ -23,9 +23,21 @@ static bool is_root_of(const struct stat *root, const char *path)
 
 void opened_file_find_root(struct opened_file *file)
 {
-	file->has_own_root =
-		file->folder >= 0 && foreign_file_stat(file->folder, "root", 0, &file->root) == 0 &&
-		!is_root_of(&file->root, "/proc/1/root") && !is_root_of(&file->root, "/");
+	if (file->folder < 0 || foreign_file_stat(file->folder, "root", 0, &file->root))
+		return;
+	file->has_host_root =
+		is_root_of(&file->root, "/proc/1/root") || is_root_of(&file->root, "/");
+	file->has_own_root = !file->has_host_root;
+}
+
+static void set_key(struct file_identity *identity, const char *content)
+{
+	snprintf(identity->key, sizeof(identity->key), "%s:%s", identity->id, content);
+}
+
+void file_identity_set_key(struct file_identity *identity)
+{
+	set_key(identity, identity->content);
 }
 
 /*
@@ -73,6 +85,6 @@ int file_identity_read(const struct opened_file *file, struct file_identity *ret
 		snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, both.high,
 			 both.low);
 	}
-	snprintf(ret_identity->key, sizeof(ret_identity->key), "%s:%s", ret_identity->id, contents);
+	set_key(ret_identity, contents);
 	return 0;
 }

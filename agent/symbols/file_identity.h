@@ -22,6 +22,7 @@ struct opened_file {
 	struct file_version version;
 	struct stat root; // of its process, if that is neither the host's nor the agent's
 	bool has_own_root;
+	bool has_host_root; // the host's or the agent's; neither of the two: unknown
 };
 
 /** What a file is known by. */
@@ -32,8 +33,16 @@ struct file_identity {
 	char key[EXECUTABLE_KEY_BYTES];              // with its content
 };
 
-/** Find the root folder of @file's process, where that is neither the host's nor the agent's. */
+static inline bool file_only_root_writes(const struct stat *status)
+{
+	return status->st_uid == 0 && !(status->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/** Whose root @file's process sees; where that is neither the host's nor the agent's, which folder it is. */
 void opened_file_find_root(struct opened_file *file);
+
+/** Set the key of an identity without a debug file. */
+void file_identity_set_key(struct file_identity *identity);
 
 /**
  * Read @file's identity. Its container's debug file belongs to it. Returns 0; -EAGAIN if the file was written

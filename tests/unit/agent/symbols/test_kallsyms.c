@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/symbols/kallsyms_reading.h"
 #include "base/cleanup.h"
 #include "tests/test.h"
 
@@ -154,7 +155,30 @@ TEST(reads_the_running_kernel)
 	kallsyms_close(kallsyms);
 }
 
-RUN_TESTS(cmocka_unit_test(names_an_address_by_the_function_before),
+/* Also where the kernel hides the addresses. */
+TEST(a_thread_reads_what_opening_reads)
+{
+	struct kallsyms *here = NULL, *there = NULL;
+	struct error err = { 0 }, thread_err = { 0 };
+	struct kallsyms_reading *reading = kallsyms_reading_begin();
+	uint64_t start = 0, size = 0, thread_start = 1, thread_size = 1;
+
+	assert_non_null(reading);
+	int rc = kallsyms_open(NULL, &here, &err);
+	assert_int_equal(rc, kallsyms_reading_end(reading, &there, &thread_err));
+	assert_string_equal(err.text, thread_err.text);
+	if (rc)
+		return;
+	assert_int_equal(0, kallsyms_find_name(here, "schedule", &start, &size));
+	assert_int_equal(0, kallsyms_find_name(there, "schedule", &thread_start, &thread_size));
+	assert_int_equal(start, thread_start);
+	assert_int_equal(size, thread_size);
+	kallsyms_close(here);
+	kallsyms_close(there);
+}
+
+RUN_TESTS(cmocka_unit_test(a_thread_reads_what_opening_reads),
+	  cmocka_unit_test(names_an_address_by_the_function_before),
 	  cmocka_unit_test(refuses_hidden_addresses_with_a_remedy),
 	  cmocka_unit_test(reads_on_after_an_endless_line),
 	  cmocka_unit_test(a_failed_reload_keeps_the_symbols),
