@@ -10,13 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/array.h"
+#include "collector/store/rocksdb/chunk_writer.h"
 #include "collector/store/rocksdb/key.h"
-
-enum {
-	// A rollup is written where it has this many times fewer rows than the group; elsewhere it
-	// costs more than it saves.
-	ROLLUP_ROWS_MIN = 16,
-};
 
 /** A minute, or a portion of it, being closed. */
 struct closing {
@@ -27,7 +22,7 @@ struct closing {
 	bool has_more;     // runs of the minute: another portion follows
 	uint64_t sequence; // of the last run
 	struct db_batch *batch;
-	uint64_t chunk_bytes, chunk_rows;
+	struct chunk_writer writer;
 	struct section_ref *refs; // the sections of all runs
 	uint32_t ref_count;
 	uint32_t *group_of; // by series
@@ -43,226 +38,13 @@ struct section_ref {
 static void closing_deinit(struct closing *closing)
 {
 	run_list_deinit(&closing->runs);
+	chunk_writer_deinit(&closing->writer);
 	db_batch_freep(&closing->batch);
 	free(closing->refs);
 	free(closing->group_of);
 }
 
 // ---- from runs to chunks ----------------------------------------------------------------------------
-
-static int put_chunk(struct closing *closing, enum chunk_kind kind, uint32_t group,
-		     uint32_t last_series, const struct buffer *chunk)
-{
-	struct chunk_key key = { .minute = closing->minute,
-				 .kind = kind,
-				 .group = group,
-				 .sequence = closing->sequence,
-				 .last_series = last_series };
-	struct key bytes = key_of_chunk(closing->partition->start_ns, &key);
-
-	if (chunk->rc)
-		return chunk->rc;
-	db_batch_put(closing->batch, DB_CHUNK, key_bytes(&bytes),
-		     (struct bytes){ chunk->bytes, chunk->size });
-	closing->chunk_bytes += chunk->size;
-	return 0;
-}
-
-/** Encode @rows of one group, sorted by series. *count: the rows left, which are the chunk's. */
-static int encode_rows(struct closing *closing, uint32_t group, struct row *rows, uint32_t *count,
-		       uint64_t slot_ns)
-{
-	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
-	uint32_t last_series = rows[*count - 1].series;
-	int rc = chunk_encode(closing->store->encoder, rows, *count, slot_ns, &chunk, count);
-
-	if (rc == 0)
-		rc = put_chunk(closing, CHUNK_ROWS, group, last_series, &chunk);
-	if (rc == 0)
-		closing->chunk_rows += *count;
-	return rc;
-}
-
-/** A group's rollups: sums per slot and per node. */
-struct group_sums {
-	struct row *totals; // by slot, node 0
-	struct row *sums;   // by node, slot 0
-	uint32_t *sum_of;   // by node: position in sums + 1
-	uint32_t sum_of_count;
-	uint32_t sum_count, sum_capacity;
-	bool *has_slot;
-	struct slot_step *steps; // the intervals' part of totals; NULL: no interval yet
-	bool has_steps;
-	uint64_t row_count;
-};
-
-/** A slot's difference to the one before it: an interval of any length costs two steps. */
-struct slot_step {
-	uint64_t value;
-	uint32_t intervals; // that cover the slot
-};
-
-static void group_sums_deinit(struct group_sums *sums)
-{
-	free(sums->totals);
-	free(sums->sums);
-	free(sums->sum_of);
-	free(sums->has_slot);
-	free(sums->steps);
-}
-
-static int group_sums_init(struct group_sums *sums)
-{
-	sums->totals = calloc(MINUTE_SLOTS_MAX, sizeof(*sums->totals));
-	sums->has_slot = calloc(MINUTE_SLOTS_MAX, sizeof(*sums->has_slot));
-	return sums->totals && sums->has_slot ? 0 : -ENOMEM;
-}
-
-static void group_sums_clear(struct group_sums *sums)
-{
-	memset(sums->totals, 0, MINUTE_SLOTS_MAX * sizeof(*sums->totals));
-	memset(sums->has_slot, 0, MINUTE_SLOTS_MAX * sizeof(*sums->has_slot));
-	if (sums->has_steps)
-		memset(sums->steps, 0, (MINUTE_SLOTS_MAX + 1) * sizeof(*sums->steps));
-	sums->has_steps = false;
-	for (uint32_t i = 0; i < sums->sum_count; i++)
-		sums->sum_of[sums->sums[i].node] = 0;
-	sums->sum_count = 0;
-	sums->row_count = 0;
-}
-
-static int reserve_node(struct group_sums *sums, uint32_t node)
-{
-	if (node < sums->sum_of_count)
-		return 0;
-	uint32_t count = node + node / 4 + 1024;
-	uint32_t *larger = reallocarray(sums->sum_of, count, sizeof(*larger));
-	if (!larger)
-		return -ENOMEM;
-	memset(larger + sums->sum_of_count, 0, (count - sums->sum_of_count) * sizeof(*larger));
-	sums->sum_of = larger;
-	sums->sum_of_count = count;
-	return 0;
-}
-
-static int add_sum(struct group_sums *sums, const struct row *row)
-{
-	int rc = reserve_node(sums, row->node);
-
-	if (rc == 0 && !sums->sum_of[row->node]) {
-		rc = array_reserve(&sums->sums, sizeof(*sums->sums), &sums->sum_capacity,
-				   sums->sum_count, 1, FOREST_NODES_MAX);
-		if (rc == 0) {
-			sums->sums[sums->sum_count++] = (struct row){ .node = row->node };
-			sums->sum_of[row->node] = sums->sum_count;
-		}
-	}
-	if (rc < 0)
-		return rc;
-	struct row *sum = &sums->sums[sums->sum_of[row->node] - 1];
-	sum->value = (int64_t)((uint64_t)sum->value + (uint64_t)row->value);
-	return 0;
-}
-
-/** Add @value to each of @count slots from @slot on. */
-static void add_step(struct group_sums *sums, uint32_t slot, uint32_t count, int64_t value)
-{
-	sums->steps[slot].value += (uint64_t)value;
-	sums->steps[slot + count].value -= (uint64_t)value;
-}
-
-/** Spread an interval as interval_before() does. */
-static int add_interval(struct group_sums *sums, const struct row *row)
-{
-	int64_t slots = (int64_t)row->more_slots + 1, rest = row->value % slots;
-
-	if (!sums->steps)
-		sums->steps = calloc(MINUTE_SLOTS_MAX + 1, sizeof(*sums->steps));
-	if (!sums->steps)
-		return -ENOMEM;
-	sums->has_steps = true;
-	add_step(sums, row->slot, row->more_slots + 1, row->value / slots);
-	add_step(sums, row->slot, (uint32_t)llabs(rest), rest < 0 ? -1 : 1);
-	sums->steps[row->slot].intervals++;
-	sums->steps[row->slot + row->more_slots + 1].intervals--;
-	return 0;
-}
-
-static void add_total(struct group_sums *sums, uint32_t slot, uint64_t value)
-{
-	struct row *total = &sums->totals[slot];
-
-	total->value = (int64_t)((uint64_t)total->value + value);
-	sums->has_slot[slot] = true;
-}
-
-static int add_sums(struct group_sums *sums, const struct row *rows, uint32_t count)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < count && rc == 0; i++) {
-		if (rows[i].more_slots)
-			rc = add_interval(sums, &rows[i]);
-		else
-			add_total(sums, rows[i].slot, (uint64_t)rows[i].value);
-		if (rc == 0)
-			rc = add_sum(sums, &rows[i]);
-	}
-	sums->row_count += count;
-	return rc;
-}
-
-/** Add the intervals to the totals. */
-static void add_steps(struct group_sums *sums)
-{
-	uint64_t value = 0;
-	uint32_t intervals = 0;
-
-	for (uint32_t slot = 0; slot < MINUTE_SLOTS_MAX; slot++) {
-		value += sums->steps[slot].value;
-		intervals += sums->steps[slot].intervals;
-		if (intervals)
-			add_total(sums, slot, value);
-	}
-}
-
-/** Move the slots with rows to the front, as rows of node 0. Returns how many. */
-static uint32_t compact_totals(struct group_sums *sums)
-{
-	uint32_t count = 0;
-
-	if (sums->has_steps)
-		add_steps(sums);
-
-	for (uint32_t slot = 0; slot < MINUTE_SLOTS_MAX; slot++)
-		if (sums->has_slot[slot])
-			sums->totals[count++] =
-				(struct row){ .slot = slot, .value = sums->totals[slot].value };
-	return count;
-}
-
-static int put_rollup(struct closing *closing, enum chunk_kind kind, uint32_t group,
-		      struct row *rows, uint32_t count, uint64_t slot_ns)
-{
-	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
-	uint32_t kept;
-	int rc = chunk_encode(closing->store->encoder, rows, count, slot_ns, &chunk, &kept);
-
-	return rc ? rc : put_chunk(closing, kind, group, 0, &chunk);
-}
-
-static int put_rollups(struct closing *closing, uint32_t group, uint64_t slot_ns,
-		       struct group_sums *sums)
-{
-	uint32_t total_count = compact_totals(sums);
-	int rc = 0;
-
-	if (total_count * (uint64_t)ROLLUP_ROWS_MIN <= sums->row_count)
-		rc = put_rollup(closing, CHUNK_TOTALS, group, sums->totals, total_count, slot_ns);
-	if (rc == 0 && sums->sum_count * (uint64_t)ROLLUP_ROWS_MIN <= sums->row_count)
-		rc = put_rollup(closing, CHUNK_SUMS, group, sums->sums, sums->sum_count, slot_ns);
-	return rc;
-}
 
 static int by_group_and_series(const void *a, const void *b)
 {
@@ -325,20 +107,19 @@ static int read_section(struct closing *closing, const struct section_ref *ref,
 }
 
 static int flush_rows(struct closing *closing, uint32_t group, uint64_t slot_ns,
-		      struct row_buffer *buffer, struct group_sums *sums)
+		      struct row_buffer *buffer)
 {
-	if (!buffer->count)
-		return 0;
-	int rc = encode_rows(closing, group, buffer->rows, &buffer->count, slot_ns);
-	if (rc == 0) // after encoding, which joins rows: both spread the same intervals
-		rc = add_sums(sums, buffer->rows, buffer->count);
+	uint32_t count = buffer->count;
+
 	buffer->count = 0;
-	return rc;
+	return count ? chunk_writer_put(&closing->writer, group, buffer->rows[count - 1].series,
+					buffer->rows, count, slot_ns)
+		     : 0;
 }
 
 /** Write the chunks of the group with the sections refs [from, to). */
 static int close_group(struct closing *closing, uint32_t from, uint32_t to,
-		       struct row_buffer *buffer, struct group_sums *sums)
+		       struct row_buffer *buffer)
 {
 	uint32_t group = closing->refs[from].group;
 	uint64_t slot_ns = closing->runs.runs[closing->refs[from].run]->rows.slot_ns;
@@ -350,29 +131,33 @@ static int close_group(struct closing *closing, uint32_t from, uint32_t to,
 
 		// A series stays in one chunk, where its rows are sorted and joined.
 		if (new_series && buffer->count >= CHUNK_ROWS_MAX)
-			rc = flush_rows(closing, group, slot_ns, buffer, sums);
+			rc = flush_rows(closing, group, slot_ns, buffer);
 		if (rc == 0)
 			rc = read_section(closing, ref, buffer);
 	}
 	if (rc == 0)
-		rc = flush_rows(closing, group, slot_ns, buffer, sums);
+		rc = flush_rows(closing, group, slot_ns, buffer);
 	if (rc == 0)
-		rc = put_rollups(closing, group, slot_ns, sums);
-	group_sums_clear(sums);
+		rc = chunk_writer_end_group(&closing->writer, group, slot_ns);
 	return rc;
 }
 
 static int close_groups(struct closing *closing)
 {
-	_cleanup_(group_sums_deinit) struct group_sums sums = { 0 };
 	struct row_buffer buffer = { 0 };
-	int rc = group_sums_init(&sums);
+	int rc;
 
+	closing->writer = (struct chunk_writer){ .encoder = closing->store->encoder,
+						 .batch = closing->batch,
+						 .partition_ns = closing->partition->start_ns,
+						 .minute = closing->minute,
+						 .sequence = closing->sequence };
+	rc = chunk_writer_init(&closing->writer);
 	for (uint32_t from = 0, to; from < closing->ref_count && rc == 0; from = to) {
 		for (to = from; to < closing->ref_count &&
 				closing->refs[to].group == closing->refs[from].group;)
 			to++;
-		rc = close_group(closing, from, to, &buffer, &sums);
+		rc = close_group(closing, from, to, &buffer);
 	}
 	free(buffer.rows);
 	return rc;
@@ -466,8 +251,8 @@ static int finish_closing(struct closing *closing, struct error *err)
 	partition_publish(partition);
 	pthread_mutex_unlock(&partition->lock);
 	if (rc == 0) {
-		counters->chunk_bytes += closing->chunk_bytes;
-		counters->chunk_rows += closing->chunk_rows;
+		counters->chunk_bytes += closing->writer.chunk_bytes;
+		counters->chunk_rows += closing->writer.chunk_rows;
 	}
 	return rc;
 }
