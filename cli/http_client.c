@@ -83,8 +83,8 @@ static bool is_private(const char *url)
 	return !strchr(address, '@') && address_is_local(address);
 }
 
-static int set_up_token(CURL *curl, const struct http_request *request,
-			struct curl_slist **ret_headers, struct error *err)
+static int set_up_token(const struct http_request *request, struct curl_slist **ret_headers,
+			struct error *err)
 {
 	const struct http_security *security = request->security;
 	char secret[SECRET_BYTES_MAX], header[SECRET_BYTES_MAX + 32];
@@ -102,8 +102,6 @@ static int set_up_token(CURL *curl, const struct http_request *request,
 	}
 	secret_erase(secret, sizeof(secret));
 	secret_erase(header, sizeof(header));
-	if (!rc)
-		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *ret_headers);
 	return rc;
 }
 
@@ -122,7 +120,7 @@ static int set_up_security(CURL *curl, const struct http_request *request,
 		curl_easy_setopt(curl, CURLOPT_SSLCERT, security->tls_cert);
 		curl_easy_setopt(curl, CURLOPT_SSLKEY, security->tls_key);
 	}
-	return security->token_file ? set_up_token(curl, request, ret_headers, err) : 0;
+	return security->token_file ? set_up_token(request, ret_headers, err) : 0;
 }
 
 static int errno_of(CURLcode code)
@@ -159,35 +157,43 @@ static size_t send_body(char *bytes, size_t size, size_t count, void *context)
 	return (size_t)got;
 }
 
-static void slist_freep(struct curl_slist **list)
+static void set_up_upload(CURL *curl, struct upload *upload)
 {
-	curl_slist_free_all(*list);
-}
-
-static void set_up_upload(CURL *curl, struct upload *upload, struct curl_slist *headers)
-{
-	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
 	curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)upload->bytes);
 	curl_easy_setopt(curl, CURLOPT_READFUNCTION, send_body);
 	curl_easy_setopt(curl, CURLOPT_READDATA, upload);
 }
 
-/* @upload: what to PUT, NULL to GET. */
-static int perform(CURL *curl, const struct http_request *request, struct upload *upload,
-		   struct http_response *response, struct error *err)
+/* What a request changes. */
+struct change {
+	const char *method;
+	struct upload *upload; // of a PUT; NULL: no body
+};
+
+/* A collector refuses to change anything without this header: pages of other sites cannot send it. */
+static int set_up_change(CURL *curl, const struct change *change, struct curl_slist **headers,
+			 struct error *err)
 {
-	// A collector refuses to change anything without this header: pages of other sites cannot send it.
-	_cleanup_(slist_freep) struct curl_slist *headers =
-		upload ? curl_slist_append(NULL, "Cairn-Client: cairn") : NULL;
+	struct curl_slist *longer = curl_slist_append(*headers, "Cairn-Client: cairn");
+
+	if (!longer)
+		return error_set(err, -ENOMEM, "out of memory");
+	*headers = longer;
+	if (change->upload)
+		set_up_upload(curl, change->upload);
+	else
+		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, change->method);
+	return 0;
+}
+
+static int perform(CURL *curl, const struct http_request *request, struct http_response *response,
+		   struct error *err)
+{
 	char words[CURL_ERROR_SIZE] = "";
 
-	if (upload && !headers)
-		return error_set(err, -ENOMEM, "out of memory");
 	response->body.size_max = HTTP_BODY_BYTES_MAX;
 	set_up(curl, request, &response->body, words);
-	if (upload)
-		set_up_upload(curl, upload, headers);
 	CURLcode code = curl_easy_perform(curl);
 	if (response->body.rc == -EFBIG)
 		return error_set(err, -EFBIG, "the answer is larger than %d MiB",
@@ -199,7 +205,8 @@ static int perform(CURL *curl, const struct http_request *request, struct upload
 	return 0;
 }
 
-static int exchange(const struct http_request *request, struct upload *upload,
+/* @change: NULL to GET. */
+static int exchange(const struct http_request *request, const struct change *change,
 		    struct http_response *response, struct error *err)
 {
 	CURL *curl = curl_easy_init();
@@ -210,8 +217,11 @@ static int exchange(const struct http_request *request, struct upload *upload,
 		return error_set(err, -ENOMEM, "libcurl cannot be set up");
 
 	int rc = set_up_security(curl, request, &headers, err);
+	if (!rc && change)
+		rc = set_up_change(curl, change, &headers, err);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
 	if (!rc)
-		rc = perform(curl, request, upload, response, err);
+		rc = perform(curl, request, response, err);
 	curl_easy_cleanup(curl);
 	if (headers)
 		secret_erase(headers->data, strlen(headers->data));
@@ -228,8 +238,17 @@ int http_put(const struct http_request *request, int body_fd, uint64_t body_byte
 	     struct http_response *response, struct error *err)
 {
 	struct upload upload = { .fd = body_fd, .bytes = body_bytes };
+	const struct change put = { "PUT", &upload };
 
-	return exchange(request, &upload, response, err);
+	return exchange(request, &put, response, err);
+}
+
+int http_delete(const struct http_request *request, struct http_response *response,
+		struct error *err)
+{
+	const struct change deletion = { "DELETE", NULL };
+
+	return exchange(request, &deletion, response, err);
 }
 
 static bool is_unreserved(unsigned char byte)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET and PUT over HTTP. The command line's only user of libcurl.
+// GET, PUT and DELETE over HTTP. The command line's only user of libcurl.
 #pragma once
 
 #include <stdbool.h>
@@ -93,6 +93,10 @@ int http_get(const struct http_request *request, struct http_response *response,
 /** The same with PUT, whose body is the first @body_bytes of the file @body_fd. */
 int http_put(const struct http_request *request, int body_fd, uint64_t body_bytes,
 	     struct http_response *response, struct error *err);
+
+/** The same with DELETE. */
+int http_delete(const struct http_request *request, struct http_response *response,
+		struct error *err);
 
 /** Append "?name=value" or "&name=value" with @value percent-encoded; nothing if it is NULL. */
 void http_append_parameter(struct buffer *url, const char *name, const char *value);

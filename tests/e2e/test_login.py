@@ -141,6 +141,9 @@ def test_the_command_line_logs_in(secure, authority):
     assert query("--tls-ca", authority.crt, env={"CAIRN_TOKEN_FILE": str(reader)}).returncode == 0
     done = query("--tls-ca", authority.crt)
     assert done.returncode == 1 and "a login is needed" in done.stderr
+    done = subprocess.run([program("cairn"), "upload", "--collector-http", url, "--tls-ca", authority.crt, "--token-file",
+                           str(reader), program("cairn")], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "lacks the role upload" in done.stderr, "an upload shows the token, too"
     done = query("--token-file", str(reader))
     assert done.returncode == 1 and "ertificate" in done.stderr, "the machine's CAs do not know it"
     secure.add_line("cli read - certificate")
