@@ -40,6 +40,8 @@ static const struct route routes[] = {
 	  ROUTE_READ, HTTP_GET },
 	{ "/api/v1/series", API_SELECTION | API_TYPE | API_STEP | API_GROUP_BY, http_handle_series,
 	  true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/series", API_DELETION, http_handle_series_deletion, true, ROUTE_ADMIN,
+	  HTTP_DELETE },
 	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT, http_handle_heatmap, true,
 	  ROUTE_READ, HTTP_GET },
 	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true, ROUTE_READ, HTTP_GET },
@@ -77,19 +79,26 @@ static bool route_matches(const struct route *route, const char *path,
 	return true;
 }
 
-static const struct route *find_route(const char *path, char label[LABEL_NAME_BYTES_MAX + 1])
+/** The route of the request's path: that of its method, if there is one. */
+static const struct route *find_route(const struct http_request *request,
+				      char label[LABEL_NAME_BYTES_MAX + 1])
 {
+	const struct route *of_path = NULL;
+
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		if (route_matches(&routes[i], path, label))
+		if (!route_matches(&routes[i], request->path, label))
+			continue;
+		if (routes[i].method == request->method)
 			return &routes[i];
+		of_path = of_path ? of_path : &routes[i];
 	}
-	return NULL;
+	return of_path;
 }
 
 bool http_api_is_slow(void *context, const struct http_request *request)
 {
 	char label[LABEL_NAME_BYTES_MAX + 1];
-	const struct route *route = find_route(request->path, label);
+	const struct route *route = find_route(request, label);
 
 	(void)context;
 	return request->method == HTTP_PUT || (route && route->slow);
@@ -115,7 +124,7 @@ static void respond_unknown_path(struct http_response *response)
 static enum route_access access_of(const struct http_request *request)
 {
 	char label[LABEL_NAME_BYTES_MAX + 1];
-	const struct route *route = find_route(request->path, label);
+	const struct route *route = find_route(request, label);
 
 	if (is_upload_path(request->path, label) && request->method == HTTP_DELETE)
 		return ROUTE_ADMIN;
@@ -232,7 +241,7 @@ void http_api_handle(void *context, const struct http_request *request,
 		handle_upload_path(api, request, &parsed, response);
 		return;
 	}
-	const struct route *route = find_route(request->path, label);
+	const struct route *route = find_route(request, label);
 	if (!route) {
 		if (request->method != HTTP_GET)
 			http_respond_error(response, 405, "method_not_allowed", "",
@@ -282,7 +291,7 @@ void http_api_done(void *context, const struct http_request *request,
 		metrics_add(api->metrics, METRIC_QUERIES_ABANDONED, 1);
 	metrics_add_response(api->metrics, endpoint, response->status, duration_ns, bytes);
 	if (api->audit && access_of(request) != ROUTE_OPEN)
-		audit_write(api->audit, request, response->status);
+		audit_write(api->audit, request, response);
 	log_debug("http: %d %s, %llu bytes, %.1f ms", response->status, request->path,
 		  (unsigned long long)bytes, (double)duration_ns / NS_PER_MS);
 }

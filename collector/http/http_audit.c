@@ -101,8 +101,8 @@ static void append_parameters(struct buffer *line, const struct http_request *re
 }
 
 /** What a request shows (headers, cookies) is not in the line: it holds secrets. */
-static void format_line(struct buffer *line, const struct http_request *request, int status,
-			bool with_parameters)
+static void format_line(struct buffer *line, const struct http_request *request,
+			const struct http_response *response, bool with_parameters)
 {
 	static const char *const methods[] = {
 		[HTTP_GET] = "GET",
@@ -119,7 +119,7 @@ static void format_line(struct buffer *line, const struct http_request *request,
 	append_field(line, "path", request->path);
 	if (with_parameters)
 		append_parameters(line, request);
-	buffer_printf(line, ",\"status\":%d}\n", status);
+	buffer_printf(line, ",\"status\":%d%s}\n", response->status, response->audited);
 }
 
 static int rotate(struct audit *audit)
@@ -149,14 +149,15 @@ static int write_line(struct audit *audit, const struct buffer *line)
 	return write(audit->fd, line->bytes, line->size) == (ssize_t)line->size ? 0 : -EIO;
 }
 
-void audit_write(struct audit *audit, const struct http_request *request, int status)
+void audit_write(struct audit *audit, const struct http_request *request,
+		 const struct http_response *response)
 {
 	_cleanup_(buffer_deinit) struct buffer line = { .size_max = AUDIT_LINE_BYTES_MAX };
 
-	format_line(&line, request, status, true);
+	format_line(&line, request, response, true);
 	if (line.rc) { // parameters of a hostile size: the act is still on record
 		buffer_clear(&line);
-		format_line(&line, request, status, false);
+		format_line(&line, request, response, false);
 	}
 	pthread_mutex_lock(&audit->lock);
 	int rc = line.rc ? line.rc : write_line(audit, &line);

@@ -23,4 +23,5 @@ int audit_open(const char *path, struct metrics *metrics, struct audit **ret_aud
 void audit_close(struct audit *audit);
 
 /** Write the line of a request that was answered with @status. */
-void audit_write(struct audit *audit, const struct http_request *request, int status);
+void audit_write(struct audit *audit, const struct http_request *request,
+		 const struct http_response *response);

@@ -60,6 +60,7 @@ struct http_response {
 	const char *allow;       // of a 405: a string constant, or NULL for GET and HEAD
 	const char *endpoint;    // for the metrics: a string constant, or NULL
 	char *set_cookie;        // owned, or NULL
+	char audited[64];        // members of the audit log's line: what was done; "": nothing
 	bool is_foreign;         // refused: a page of another site sent the request
 };
 

@@ -41,7 +41,9 @@ enum api_parameter {
 	API_LIMIT = 1 << 7,
 	API_STEP = 1 << 8,
 	API_SLOT = 1 << 9,
+	API_DRY_RUN = 1 << 10,
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
+	API_DELETION = API_SELECTION | API_DRY_RUN,
 };
 
 enum api_format { API_JSON, API_COLLAPSED, API_SVG, API_PPROF };
@@ -64,6 +66,7 @@ struct api_request {
 	enum api_format format;
 	uint64_t step_ns;
 	uint64_t slot_ns;
+	bool dry_run;
 	char label[LABEL_NAME_BYTES_MAX + 1]; // {name} of the path: a label's name, or a build id
 	const struct http_request *http;      // what it was parsed of
 };
@@ -95,6 +98,8 @@ void http_handle_top(struct http_api *api, const struct api_request *request,
 		     struct http_response *response);
 void http_handle_series(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
+void http_handle_series_deletion(struct http_api *api, const struct api_request *request,
+				 struct http_response *response);
 void http_handle_heatmap(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
 void http_handle_diagnose(struct http_api *api, const struct api_request *request,

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/config/config_quantity.h"
 #include "base/contract/profile_type.h"
+#include "collector/store/rows.h"
 
 enum {
 	DEFAULT_POINTS = 300,
@@ -23,7 +24,7 @@ static const struct {
 	{ "query", API_QUERY },   { "type", API_TYPE },           { "from", API_FROM },
 	{ "to", API_TO },         { "max_nodes", API_MAX_NODES }, { "group_by", API_GROUP_BY },
 	{ "format", API_FORMAT }, { "limit", API_LIMIT },         { "step", API_STEP },
-	{ "slot", API_SLOT },
+	{ "slot", API_SLOT },     { "dry_run", API_DRY_RUN },
 };
 
 /** The state of a parse. The first failure sets field and ends it. */
@@ -123,10 +124,53 @@ static int parse_time(struct parsing *parsing, const char *name, const char *pre
 	return time_parse(*text ? text : preset, parsing->parsed->now_ns, ret_ns, parsing->err);
 }
 
+/** One end of what is deleted: minutes are stored apart from each other, and deleted whole. */
+static int parse_minute(struct parsing *parsing, const char *name, uint64_t preset_ns,
+			uint64_t *ret_ns)
+{
+	uint64_t time_ns = preset_ns;
+	int rc = *parameter(parsing, name) ? parse_time(parsing, name, "", &time_ns) : 0;
+
+	if (rc == 0 && time_ns % MINUTE_NS && time_ns != UINT64_MAX)
+		rc = error_set(parsing->err, -EINVAL,
+			       "profiles are deleted by whole minutes: the nearest are %llu and "
+			       "%llu",
+			       (unsigned long long)(time_ns / MINUTE_NS * 60),
+			       (unsigned long long)(time_ns / MINUTE_NS * 60 + 60));
+	*ret_ns = time_ns;
+	return rc;
+}
+
+/** Without ends it is everything that is stored. */
+static int parse_deleted_range(struct parsing *parsing)
+{
+	struct time_range *range = &parsing->parsed->range;
+	int rc = parse_minute(parsing, "to", UINT64_MAX, &range->to_ns);
+
+	if (!rc)
+		rc = parse_minute(parsing, "from", 0, &range->from_ns);
+	if (!rc && range->from_ns >= range->to_ns)
+		rc = error_set(parsing->err, -EINVAL, "must be before to");
+	return rc;
+}
+
+static int parse_dry_run(struct parsing *parsing)
+{
+	const char *text = parameter(parsing, "dry_run");
+
+	parsing->parsed->dry_run = strcmp(text, "true") == 0;
+	if (*text && !parsing->parsed->dry_run && strcmp(text, "false") != 0)
+		return error_set(parsing->err, -EINVAL, "\"%.40s\" is neither true nor false",
+				 text);
+	return 0;
+}
+
 static int parse_range(struct parsing *parsing)
 {
 	struct time_range *range = &parsing->parsed->range;
 
+	if (parsing->known & API_DRY_RUN)
+		return parse_deleted_range(parsing);
 	int rc = parse_time(parsing, "to", "now", &range->to_ns);
 	if (!rc)
 		rc = parse_time(parsing, "from", "now-15m", &range->from_ns);
@@ -248,6 +292,8 @@ static int parse_all(struct parsing *parsing)
 		rc = parse_format(parsing);
 	if (!rc)
 		rc = parse_numbers(parsing);
+	if (!rc)
+		rc = parse_dry_run(parsing);
 	return rc;
 }
 

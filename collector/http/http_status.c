@@ -38,6 +38,7 @@ void http_handle_status(struct http_api *api, const struct api_request *request,
 	append_figure(body, "stored_bytes", stats.stored_bytes);
 	append_figure(body, "damaged_partitions", damage.partitions);
 	append_figure(body, "damaged_first_ns", damage.first_ns);
+	append_figure(body, "deletions", stats.tombstones);
 	append_figure(body, "now_ns", request->now_ns);
 	if (api->access && access_needs_login(api->access)) {
 		buffer_append_string(body, ",\"who\":");

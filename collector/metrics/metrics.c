@@ -92,6 +92,15 @@ static const struct {
 	FIGURE("agents_damaged_total", "counter", agents_damaged,
 	       "Acknowledged sequences of agents that were damaged: a batch that such an agent "
 	       "repeats counts twice."),
+	FIGURE("series_deleted_total", "counter", series_deleted,
+	       "Series found by deletions (cairn delete). The audit log says whose."),
+	FIGURE("rows_deleted_total", "counter", rows_deleted,
+	       "Rows of deleted series removed from disk."),
+	FIGURE("deletions", "gauge", tombstones,
+	       "Deletions that are still on disk, counted for each hour of profiles; nothing of "
+	       "them is "
+	       "shown. If it stays above 0 for long, the hour is damaged: run cairn-collector "
+	       "--check."),
 	FIGURE("disk_free_bytes", "gauge", disk_free_bytes, "Bytes free on the disk of --data."),
 	FIGURE("agents", "gauge", agents, "Starts of agents whose last sequence is stored."),
 	FIGURE("agents_evicted_total", "counter", agents_evicted,

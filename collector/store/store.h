@@ -161,6 +161,16 @@ struct store_stats {
 	uint64_t damaged_openings;    // found damaged when it was opened: batches may be missing
 	uint64_t repairs;             // of files that could not be read
 	uint64_t agents_damaged;      // entries of acknowledged sequences
+	uint64_t series_deleted;
+	uint64_t rows_deleted;     // removed from disk since
+	uint64_t tombstones;       // deletions by partition that wait for its rewrite
+	uint64_t tombstone_series; // in them
+};
+
+/** What a deletion has found. */
+struct store_deletion {
+	uint32_t series;
+	uint32_t partitions; // with rows of them
 };
 
 /** What is known to be damaged, and left out of answers. */
@@ -226,6 +236,16 @@ int store_label_names(struct store *store, const struct selector *selector, stru
 		      struct name_list *ret_list, struct error *err);
 int store_label_values(struct store *store, const char *name, const struct selector *selector,
 		       struct time_range range, struct name_list *ret_list, struct error *err);
+
+/**
+ * Delete what is stored of the series that match @selector in @range, which begins and ends at whole
+ * minutes (or is open: 0, UINT64_MAX). When 0 is returned nothing of it is shown again, also after kill -9
+ * and power loss; maintenance removes it from disk. Batches that are appended later are not concerned.
+ * Errors: -EINVAL (the range); -EAGAIN (too many deletions wait for maintenance); -EROFS; as
+ * store_select(); as store_append().
+ */
+int store_delete(struct store *store, const struct selector *selector, struct time_range range,
+		 struct store_deletion *ret_deletion, struct error *err);
 
 /** Close minutes that are due, drop old partitions. Call it about once a second, on one thread. */
 int store_maintain(struct store *store, uint64_t now_ns, struct error *err);

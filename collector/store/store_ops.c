@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collector/store/rows.h"
+
 enum { TYPE_BYTES_MAX = LABEL_VALUE_BYTES_MAX };
 
 void store_close(struct store *store)
@@ -84,6 +86,19 @@ int store_label_values(struct store *store, const char *name, const struct selec
 	int rc = selector_check_tenant(selector, err);
 
 	return rc ? rc : store->ops->label_values(store, name, selector, range, ret_list, err);
+}
+
+int store_delete(struct store *store, const struct selector *selector, struct time_range range,
+		 struct store_deletion *ret_deletion, struct error *err)
+{
+	int rc = selector_check_tenant(selector, err);
+
+	if (rc < 0)
+		return rc;
+	if (range.from_ns >= range.to_ns || range.from_ns % MINUTE_NS ||
+	    (range.to_ns % MINUTE_NS && range.to_ns != UINT64_MAX))
+		return error_set(err, -EINVAL, "range: must begin and end at whole minutes");
+	return store->ops->delete_series(store, selector, range, ret_deletion, err);
 }
 
 int store_maintain(struct store *store, uint64_t now_ns, struct error *err)

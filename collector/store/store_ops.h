@@ -24,6 +24,9 @@ struct store_ops {
 			   struct time_range range, struct name_list *ret_list, struct error *err);
 	int (*label_values)(struct store *store, const char *name, const struct selector *selector,
 			    struct time_range range, struct name_list *ret_list, struct error *err);
+	int (*delete_series)(struct store *store, const struct selector *selector,
+			     struct time_range range, struct store_deletion *ret_deletion,
+			     struct error *err);
 	int (*maintain)(struct store *store, uint64_t now_ns, struct error *err);
 	int (*flush)(struct store *store, struct error *err);
 	int (*backup)(struct store *store, const char *folder, struct error *err);

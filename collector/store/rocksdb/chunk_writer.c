@@ -207,6 +207,11 @@ int chunk_writer_put(struct chunk_writer *writer, uint32_t group, uint32_t last_
 	return rc;
 }
 
+int chunk_writer_count(struct chunk_writer *writer, const struct row *rows, uint32_t count)
+{
+	return add_sums(&writer->sums, rows, count);
+}
+
 static int put_rollup(struct chunk_writer *writer, enum chunk_kind kind, uint32_t group,
 		      struct row *rows, uint32_t count, uint64_t slot_ns)
 {
@@ -236,4 +241,9 @@ int chunk_writer_end_group(struct chunk_writer *writer, uint32_t group, uint64_t
 
 	group_sums_clear(&writer->sums);
 	return rc;
+}
+
+void chunk_writer_drop_group(struct chunk_writer *writer)
+{
+	group_sums_clear(&writer->sums);
 }

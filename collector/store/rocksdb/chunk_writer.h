@@ -39,5 +39,9 @@ void chunk_writer_deinit(struct chunk_writer *writer);
  */
 int chunk_writer_put(struct chunk_writer *writer, uint32_t group, uint32_t last_series,
 		     struct row *rows, uint32_t count, uint64_t slot_ns);
+/** Count rows of a chunk that stays as it is in the group's rollups. */
+int chunk_writer_count(struct chunk_writer *writer, const struct row *rows, uint32_t count);
 /** The group is complete: write its rollups where they pay. */
 int chunk_writer_end_group(struct chunk_writer *writer, uint32_t group, uint64_t slot_ns);
+/** The group is complete, and its rollups stay as they are. */
+void chunk_writer_drop_group(struct chunk_writer *writer);

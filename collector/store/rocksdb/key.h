@@ -29,7 +29,8 @@ enum record_kind {
 	RECORD_NODES = 3,
 	RECORD_STACKS = 4,
 	RECORD_SERIES = 5,
-	RECORD_PRESENCE = 6, // which series have rows in a minute
+	RECORD_PRESENCE = 6,  // which series have rows in a minute
+	RECORD_TOMBSTONE = 7, // which series' rows are deleted, and may be on disk still
 };
 
 /** On disk: append only. 1 is free. */

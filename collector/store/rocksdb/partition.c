@@ -44,6 +44,7 @@ void partition_unref(struct partition *partition)
 	forest_free(partition->forest);
 	forest_view_unref(partition->view);
 	postings_unref(partition->postings);
+	tombstone_list_unref(partition->tombstones);
 	head_deinit(&partition->head);
 	pthread_mutex_destroy(&partition->lock);
 	pthread_mutex_destroy(&partition->read_lock);
@@ -88,12 +89,16 @@ void partition_note_damage(struct partition *partition, const char *text)
 /** Dictionaries being read: the partition's, or a query's that it does not have yet. */
 struct loading {
 	const struct partition *partition;
+	const struct tombstone_list *tombstones; // NULL: none
 	struct forest *forest;
 	struct postings *postings;
+	uint64_t *presence;     // by series, of the records of presence; NULL: of the postings
+	struct db_batch *batch; // that changes the records of presence
 };
 
-typedef int (*record_fn)(struct loading *loading, enum record_kind kind, struct bytes record,
-			 struct error *err);
+/** @sequence: of the record's key. */
+typedef int (*record_fn)(struct loading *loading, enum record_kind kind, uint64_t sequence,
+			 struct bytes record, struct error *err);
 
 /** Call @read for each record of the kinds [from, to]. */
 static int read_records(struct loading *loading, struct db *db, enum record_kind from,
@@ -112,7 +117,8 @@ static int read_records(struct loading *loading, struct db *db, enum record_kind
 		if (key.size != KEY_RECORD_BYTES)
 			return error_set(err, -EBADMSG,
 					 "store: a key of the dictionary is damaged");
-		int rc = read(loading, ((const uint8_t *)key.at)[8], db_iterator_value(iterator),
+		const uint8_t *at = key.at;
+		int rc = read(loading, at[8], key_number(at + 9, 8), db_iterator_value(iterator),
 			      err);
 		if (rc < 0)
 			return rc;
@@ -137,9 +143,10 @@ static int note_unreadable(struct partition *partition, int rc, const struct err
 	return error_set(err, rc, "%s", cause->text);
 }
 
-static int read_forest_record(struct loading *loading, enum record_kind kind, struct bytes record,
-			      struct error *err)
+static int read_forest_record(struct loading *loading, enum record_kind kind, uint64_t sequence,
+			      struct bytes record, struct error *err)
 {
+	(void)sequence;
 	return forest_decode(loading->forest, kind, record, err);
 }
 
@@ -175,7 +182,7 @@ int partition_load_forest(struct partition *partition, struct db *db, struct err
 	return 0;
 }
 
-static int read_presence(struct loading *loading, struct bytes record)
+static int read_presence(struct loading *loading, uint64_t sequence, struct bytes record)
 {
 	const struct partition *partition = loading->partition;
 	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
@@ -184,29 +191,39 @@ static int read_presence(struct loading *loading, struct bytes record)
 	uint64_t bits = minute < UINT16_MAX
 				? partition_presence(partition, from_ns, from_ns + MINUTE_NS)
 				: 0;
+	uint64_t covering =
+		bits ? tombstone_list_covering(loading->tombstones, (uint32_t)minute, sequence) : 0;
 
 	for (uint64_t i = 0; i < count && !reader.failed; i++) {
 		series += reader_varint(&reader);
 		if (series >= loading->postings->series_count)
 			return -EBADMSG;
-		loading->postings->series[series].presence |= bits;
+		if (tombstone_list_has(loading->tombstones, covering, (uint32_t)series))
+			continue;
+		if (loading->presence)
+			loading->presence[series] |= bits;
+		else
+			loading->postings->series[series].presence |= bits;
 	}
 	return reader.failed || !bits ? -EBADMSG : 0;
 }
 
-static int read_series_record(struct loading *loading, enum record_kind kind, struct bytes record,
-			      struct error *err)
+static int read_series_record(struct loading *loading, enum record_kind kind, uint64_t sequence,
+			      struct bytes record, struct error *err)
 {
 	if (kind == RECORD_SERIES)
 		return postings_decode(loading->postings, record, err);
-	int rc = read_presence(loading, record);
+	int rc = read_presence(loading, sequence, record);
 	return rc ? error_set(err, rc, "store: a record of presence is damaged") : 0;
 }
 
 static int load_postings(const struct partition *partition, struct db *db,
-			 struct postings **ret_postings, struct error *err)
+			 const struct tombstone_list *tombstones, struct postings **ret_postings,
+			 struct error *err)
 {
-	struct loading loading = { .partition = partition, .postings = postings_new() };
+	struct loading loading = { .partition = partition,
+				   .tombstones = tombstones,
+				   .postings = postings_new() };
 
 	if (!loading.postings)
 		return error_set(err, -ENOMEM, "store: out of memory for series");
@@ -243,7 +260,7 @@ int partition_load_postings(struct partition *partition, struct db *db, struct e
 	if (partition->unreadable)
 		return refuse_unreadable(partition, err);
 	struct error cause = { 0 };
-	int rc = load_postings(partition, db, &postings, &cause);
+	int rc = load_postings(partition, db, partition->tombstones, &postings, &cause);
 	if (rc < 0)
 		return note_unreadable(partition, rc, &cause, err);
 	install_postings(partition, postings);
@@ -255,7 +272,8 @@ int partition_load_postings(struct partition *partition, struct db *db, struct e
 /** The generation of a partition without the dictionary that is to be read. */
 struct missing {
 	uint64_t generation;
-	bool is_last; // of the attempts
+	struct tombstone_list *tombstones; // a reference; of postings
+	bool is_last;                      // of the attempts
 };
 
 static int fail_read(struct partition *partition, int rc, const struct error *cause,
@@ -286,6 +304,8 @@ static int find_postings(struct partition *partition, struct db *db, struct miss
 		*ret_view = postings_view(partition->postings);
 	else if (rc == 0)
 		rc = -EAGAIN;
+	if (rc == -EAGAIN)
+		missing->tombstones = tombstone_list_ref(partition->tombstones);
 	pthread_mutex_unlock(&partition->lock);
 	return rc;
 }
@@ -312,7 +332,8 @@ static int read_postings(struct partition *partition, struct db *db, struct post
 
 		if (rc != -EAGAIN)
 			return rc;
-		rc = load_postings(partition, db, &postings, &cause);
+		rc = load_postings(partition, db, missing.tombstones, &postings, &cause);
+		tombstone_list_unref(missing.tombstones);
 		if (rc < 0)
 			return fail_read(partition, rc, &cause, err);
 		offer_postings(partition, postings, &missing);
@@ -479,6 +500,155 @@ int partition_read_forest(struct partition *partition, struct db *db, struct for
 	return rc == -ENOMEM ? error_set(err, rc, "store: out of memory for a forest") : rc;
 }
 
+// ---- tombstones ---------------------------------------------------------------------------------
+
+static int read_tombstone(struct partition *partition, uint64_t number, struct bytes record)
+{
+	struct tombstone_list *longer;
+	struct tombstone *tombstone;
+	int rc = tombstone_decode(number, record, &tombstone);
+
+	if (rc < 0)
+		return rc;
+	rc = tombstone_list_add(partition->tombstones, tombstone, &longer);
+	tombstone_unref(tombstone);
+	if (rc < 0)
+		return rc == -E2BIG ? -EBADMSG : rc;
+	tombstone_list_unref(partition->tombstones);
+	partition->tombstones = longer;
+	return 0;
+}
+
+static int read_tombstone_record(struct loading *loading, enum record_kind kind, uint64_t sequence,
+				 struct bytes record, struct error *err)
+{
+	struct partition *partition = (struct partition *)loading->partition;
+	int rc = read_tombstone(partition, sequence, record);
+
+	(void)kind;
+	return rc ? error_set(err, rc,
+			      rc == -EBADMSG ? "store: a record of what is deleted is damaged"
+					     : "store: out of memory for tombstones")
+		  : 0;
+}
+
+int partition_load_tombstones(struct partition *partition, struct db *db, struct error *err)
+{
+	struct loading loading = { .partition = partition };
+	struct error cause = { 0 };
+	int rc = read_records(&loading, db, RECORD_TOMBSTONE, RECORD_TOMBSTONE,
+			      read_tombstone_record, &cause);
+
+	partition_publish(partition);
+	if (rc < 0)
+		note_unreadable(partition, rc, &cause, err);
+	// Rather no answer than one with what was deleted.
+	return rc == -EBADMSG ? 0 : rc;
+}
+
+static void add_run_presence(const struct partition *partition, const struct raw_run *run,
+			     uint64_t *presence)
+{
+	uint64_t from_ns = partition->start_ns + run->minute * MINUTE_NS;
+	uint64_t bits = partition_presence(partition, from_ns, from_ns + MINUTE_NS);
+	uint64_t covering =
+		tombstone_list_covering(partition->tombstones, run->minute, run->sequence);
+
+	for (uint32_t i = 0; i < run->rows.section_count; i++) {
+		uint32_t series = run->rows.sections[i].series;
+
+		if (series < partition->postings->series_count &&
+		    !tombstone_list_has(partition->tombstones, covering, series))
+			presence[series] |= bits;
+	}
+}
+
+/** Read presence anew. Each series' is replaced at once: who reads meanwhile finds the old or the new. */
+static int renew_presence(struct partition *partition, struct db *db, struct error *err)
+{
+	struct postings *postings = partition->postings;
+	_cleanup_free_ uint64_t *presence = calloc(postings->series_count + 1, sizeof(*presence));
+	struct loading loading = { .partition = partition,
+				   .tombstones = partition->tombstones,
+				   .postings = postings,
+				   .presence = presence };
+
+	if (!presence)
+		return error_set(err, -ENOMEM, "store: out of memory for series");
+	int rc = read_records(&loading, db, RECORD_PRESENCE, RECORD_PRESENCE, read_series_record,
+			      err);
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < partition->head.count; i++) {
+		const struct run_list *list = &partition->head.minutes[i].runs;
+
+		for (uint32_t j = 0; j < list->count; j++)
+			add_run_presence(partition, list->runs[j], presence);
+	}
+	for (uint32_t i = 0; i < postings->series_count; i++)
+		postings->series[i].presence = presence[i];
+	return 0;
+}
+
+int partition_set_tombstones(struct partition *partition, struct db *db,
+			     struct tombstone_list *tombstones, struct error *err)
+{
+	tombstone_list_unref(partition->tombstones);
+	partition->tombstones = tombstones;
+	partition->generation++; // what a query loads now is of before
+	partition_publish(partition);
+	return partition->postings ? renew_presence(partition, db, err) : 0;
+}
+
+void partition_drop_postings(struct partition *partition)
+{
+	postings_unref(take(partition->postings));
+	partition->generation++;
+	partition_publish(partition);
+}
+
+/** Replace a record of presence by one without deleted series. */
+static int clean_presence(struct loading *loading, enum record_kind kind, uint64_t sequence,
+			  struct bytes record, struct error *err)
+{
+	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
+	uint64_t minute = reader_varint(&reader), count = reader_varint(&reader), series = 0;
+	uint64_t covering =
+		tombstone_list_covering(loading->tombstones, (uint32_t)minute, sequence);
+	_cleanup_(buffer_deinit) struct buffer cleaned = { 0 };
+	_cleanup_free_ uint32_t *kept = NULL;
+	uint32_t kept_count = 0;
+
+	if (!covering)
+		return 0;
+	if (count > reader_left(&reader))
+		return error_set(err, -EBADMSG, "store: a record of presence is damaged");
+	kept = malloc((count + 1) * sizeof(*kept));
+	for (uint64_t i = 0; kept && i < count; i++) {
+		series += reader_varint(&reader);
+		if (!tombstone_list_has(loading->tombstones, covering, (uint32_t)series))
+			kept[kept_count++] = (uint32_t)series;
+	}
+	if (kept)
+		presence_encode((uint32_t)minute, kept, kept_count, &cleaned);
+	if (!kept || cleaned.rc)
+		return error_set(err, -ENOMEM, "store: out of memory for series");
+	struct key key = key_of_record(loading->partition->start_ns, kind, sequence);
+	db_batch_put(loading->batch, DB_DICTIONARY, key_bytes(&key),
+		     (struct bytes){ cleaned.bytes, cleaned.size });
+	return 0;
+}
+
+int partition_clean_presence(struct partition *partition, struct db *db, struct db_batch *batch,
+			     struct error *err)
+{
+	struct loading loading = { .partition = partition,
+				   .tombstones = partition->tombstones,
+				   .batch = batch };
+
+	return read_records(&loading, db, RECORD_PRESENCE, RECORD_PRESENCE, clean_presence, err);
+}
+
 // ---- saving -------------------------------------------------------------------------------------
 
 static int put_record(struct partition *partition, struct db_batch *batch, enum record_kind kind,
@@ -550,10 +720,14 @@ void partition_note_presence(struct partition *partition, const struct raw_run *
 	uint64_t from_ns = partition->start_ns + run->minute * MINUTE_NS;
 	uint64_t bits = partition_presence(partition, from_ns, from_ns + MINUTE_NS);
 
+	uint64_t covering =
+		tombstone_list_covering(partition->tombstones, run->minute, run->sequence);
+
 	for (uint32_t i = 0; partition->postings && i < run->rows.section_count; i++) {
 		uint32_t series = run->rows.sections[i].series;
 
-		if (series < partition->postings->series_count)
+		if (series < partition->postings->series_count &&
+		    !tombstone_list_has(partition->tombstones, covering, series))
 			partition->postings->series[series].presence |= bits;
 	}
 }
@@ -577,6 +751,10 @@ void partition_publish(struct partition *partition)
 	atomic_store(&figures->newest_ns, summary->newest_ns);
 	atomic_store(&figures->memory_bytes, partition_memory(partition));
 	atomic_store(&figures->damaged, partition->damage[0] != '\0');
+	atomic_store(&figures->tombstones,
+		     partition->tombstones ? partition->tombstones->count : 0);
+	atomic_store(&figures->tombstone_series,
+		     partition->tombstones ? partition->tombstones->series_count : 0);
 }
 
 void partition_evict(struct partition *partition)

@@ -15,6 +15,7 @@
 #include "collector/store/rocksdb/head.h"
 #include "collector/store/rocksdb/postings.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
+#include "collector/store/rocksdb/tombstone.h"
 
 /** A partition's record that is read without its dictionaries. Written with every commit. */
 struct partition_summary {
@@ -27,6 +28,7 @@ enum { PARTITION_DAMAGE_BYTES = 160 };
 /** What statistics read without the lock. */
 struct partition_figures {
 	_Atomic uint64_t nodes, series, oldest_ns, newest_ns, memory_bytes;
+	_Atomic uint64_t tombstones, tombstone_series;
 	atomic_bool damaged;
 };
 
@@ -48,7 +50,9 @@ struct partition {
 	struct forest_mark forest_saved;
 	uint32_t series_saved;
 	struct head head;
-	uint64_t used_ns; // monotonic, for eviction
+	struct tombstone_list *tombstones; // NULL: none
+	bool keeps_tombstones; // what they are about is damaged, and cannot be rewritten
+	uint64_t used_ns;      // monotonic, for eviction
 	// What is wrong with what is on disk; "": nothing known. Queries read what they can.
 	char damage[PARTITION_DAMAGE_BYTES];
 	bool damage_logged;
@@ -93,6 +97,20 @@ int partition_save(struct partition *partition, struct db_batch *batch, uint64_t
 /** The batch of partition_save() is on disk: everything up to these marks is saved. */
 void partition_saved(struct partition *partition, const struct forest_mark *forest,
 		     uint32_t series);
+
+/** Load the tombstones. Returns 0; -ENOMEM; -EIO. One that is damaged makes the partition unreadable. */
+int partition_load_tombstones(struct partition *partition, struct db *db, struct error *err);
+/**
+ * Put @tombstones, a reference, in force in place of those before: no series is present any more where
+ * all of its rows are deleted. On failure they are in force, but presence is as it was.
+ */
+int partition_set_tombstones(struct partition *partition, struct db *db,
+			     struct tombstone_list *tombstones, struct error *err);
+/** Free the postings: they have changed on disk. No append has used them that is still in flight. */
+void partition_drop_postings(struct partition *partition);
+/** Add to @batch what makes the records of presence be without what is deleted. */
+int partition_clean_presence(struct partition *partition, struct db *db, struct db_batch *batch,
+			     struct error *err);
 
 /** Record the presence of @run's series. */
 void partition_note_presence(struct partition *partition, const struct raw_run *run);

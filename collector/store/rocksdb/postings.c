@@ -2,6 +2,7 @@
 #include "collector/store/rocksdb/postings.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -277,7 +278,7 @@ static int append_series(struct postings *postings, struct indexed_series *serie
 	postings->series_pair_count += series->pair_count;
 	postings->series[number] = *series;
 	postings->series_count++;
-	postings->groups[series->group].series_count++;
+	postings->groups[series->group].series_count += !series_is_deleted(series);
 	*ret_series = number;
 	return 0;
 }
@@ -297,27 +298,48 @@ int postings_add(struct postings *postings, struct id128 id, const struct labels
 
 // ---- records ------------------------------------------------------------------------------------
 
-static void encode_pair(const struct postings *postings, uint32_t pair, struct buffer *record)
-{
-	const char *name = postings->pairs[pair].name;
-	const char *value = postings->pairs[pair].value;
+/** Series being written. */
+struct series_encoder {
+	const struct postings *postings;
+	struct buffer *record;
+	uint32_t known;         // pairs that are written
+	const bool *pairs_used; // by series that keep their labels; NULL: all series do
+};
 
+static void append_pair_text(struct buffer *record, const char *name, const char *value)
+{
 	buffer_append_varint(record, strlen(name));
 	buffer_append_string(record, name);
 	buffer_append_varint(record, strlen(value));
 	buffer_append_string(record, value);
 }
 
-// A pair is written in full where it first occurs. Pairs are numbered in that order.
-static void encode_pair_once(const struct postings *postings, uint32_t pair, uint32_t *known,
-			     struct buffer *record)
+/**
+ * What stands for a pair that is deleted: pairs keep their numbers. No label has such a name, or such a
+ * value, which is not UTF-8. A service stays one, because it makes the group.
+ */
+static void encode_deleted_pair(const struct series_encoder *encoder, uint32_t pair)
 {
-	buffer_append_varint(record, pair);
-	if (pair < *known)
-		return;
+	bool is_service = !strcmp(encoder->postings->pairs[pair].name, LABEL_SERVICE);
+	char value[16];
+
+	snprintf(value, sizeof(value), "\xff%u", pair);
+	append_pair_text(encoder->record, is_service ? LABEL_SERVICE : "", value);
+}
+
+// A pair is written in full where it first occurs. Pairs are numbered in that order.
+static void encode_pair_once(struct series_encoder *encoder, uint32_t pair)
+{
+	const struct label_pair *pairs = encoder->postings->pairs;
+
+	buffer_append_varint(encoder->record, pair);
 	// A failed add leaves pairs that no series uses: they are written too.
-	for (; *known <= pair; (*known)++)
-		encode_pair(postings, *known, record);
+	for (uint32_t at = encoder->known; at <= pair; at++, encoder->known++) {
+		if (encoder->pairs_used && !encoder->pairs_used[at])
+			encode_deleted_pair(encoder, at);
+		else
+			append_pair_text(encoder->record, pairs[at].name, pairs[at].value);
+	}
 }
 
 /** The number of pairs that the series before @first use. */
@@ -337,27 +359,67 @@ static uint32_t pairs_known(const struct postings *postings, uint32_t first)
 	return known;
 }
 
+static void encode_series(struct series_encoder *encoder, const struct indexed_series *series,
+			  struct id128 id)
+{
+	const struct postings *postings = encoder->postings;
+	uint8_t id_bytes[ID128_BYTES];
+
+	id128_encode(id, id_bytes);
+	buffer_append(encoder->record, id_bytes, sizeof(id_bytes));
+	buffer_append_varint(encoder->record, series->slot_ns);
+	encode_pair_once(encoder, series->type);
+	buffer_append_varint(encoder->record, series->pair_count);
+	for (uint32_t i = 0; i < series->pair_count; i++)
+		encode_pair_once(encoder, postings->series_pairs[series->first_pair + i]);
+}
+
 void postings_encode(const struct postings *postings, uint32_t first, struct buffer *record)
 {
-	uint8_t id[ID128_BYTES];
+	struct series_encoder encoder = { .postings = postings,
+					  .record = record,
+					  .known = pairs_known(postings, first) };
 
 	if (first == postings->series_count)
 		return;
-	uint32_t known = pairs_known(postings, first);
 	buffer_append_varint(record, first);
 	buffer_append_varint(record, postings->series_count - first);
-	for (uint32_t i = first; i < postings->series_count; i++) {
+	for (uint32_t i = first; i < postings->series_count; i++)
+		encode_series(&encoder, &postings->series[i], postings->series[i].id);
+}
+
+static bool *find_pairs_used(const struct postings *postings)
+{
+	bool *used = calloc(postings->pair_count + 1ULL, sizeof(*used));
+
+	for (uint32_t i = 0; used && i < postings->series_count; i++) {
 		const struct indexed_series *series = &postings->series[i];
 
-		id128_encode(series->id, id);
-		buffer_append(record, id, sizeof(id));
-		buffer_append_varint(record, series->slot_ns);
-		encode_pair_once(postings, series->type, &known, record);
-		buffer_append_varint(record, series->pair_count);
-		for (uint32_t j = 0; j < series->pair_count; j++)
-			encode_pair_once(postings, postings->series_pairs[series->first_pair + j],
-					 &known, record);
+		used[series->type] = true; // a profile's type is nobody's secret
+		for (uint32_t j = 0; series->presence && j < series->pair_count; j++)
+			used[postings->series_pairs[series->first_pair + j]] = true;
 	}
+	return used;
+}
+
+int postings_encode_present(const struct postings *postings, struct buffer *record)
+{
+	_cleanup_free_ bool *pairs_used = find_pairs_used(postings);
+	struct series_encoder encoder = { .postings = postings,
+					  .record = record,
+					  .pairs_used = pairs_used };
+
+	if (!pairs_used)
+		return -ENOMEM;
+	buffer_append_varint(record, 0);
+	buffer_append_varint(record, postings->series_count);
+	for (uint32_t i = 0; i < postings->series_count; i++) {
+		const struct indexed_series *series = &postings->series[i];
+
+		encode_series(&encoder, series,
+			      series->presence ? series->id : (struct id128){ UINT64_MAX, i });
+	}
+	return record->rc;
 }
 
 static int decode_pair(struct postings *postings, struct reader *reader)

@@ -40,12 +40,18 @@ struct indexed_series {
 	uint32_t pair_count; // without the type
 };
 
+/** A series whose rows and labels are deleted: an id that no labels have. */
+static inline bool series_is_deleted(const struct indexed_series *series)
+{
+	return series->id.high == UINT64_MAX;
+}
+
 /** Series that share chunks: equal service, type and slot length. */
 struct series_group {
 	uint32_t service; // a pair, or HASH_TABLE_NONE
 	uint32_t type;    // a pair
 	uint64_t slot_ns;
-	uint32_t series_count;
+	uint32_t series_count; // but deleted ones
 };
 
 struct text_block;
@@ -87,6 +93,11 @@ int postings_place(struct postings *postings, const struct labels *labels, const
 /** Append the series from number @first on as a record; nothing if there are none. */
 void postings_encode(const struct postings *postings, uint32_t first, struct buffer *record);
 int postings_decode(struct postings *postings, struct bytes record, struct error *err);
+/**
+ * Append all series as one record, without the labels of those that are present nowhere. Their numbers
+ * and groups stay, but nobody finds them. Returns 0 or -ENOMEM.
+ */
+int postings_encode_present(const struct postings *postings, struct buffer *record);
 
 /** Postings as they were when the view was taken. Presence is newer where it changed since. */
 struct postings_view {

@@ -214,6 +214,16 @@ static int check_values(struct checking *checking, enum db_family family, const 
 
 // ---- a partition ----------------------------------------------------------------------------------------
 
+static int check_tombstone(struct bytes value)
+{
+	struct tombstone *tombstone;
+	int rc = tombstone_decode(0, value, &tombstone);
+
+	if (rc == 0)
+		tombstone_unref(tombstone);
+	return rc;
+}
+
 static int check_record(struct checking *checking, struct bytes key, struct bytes value)
 {
 	struct partition_summary summary;
@@ -221,9 +231,14 @@ static int check_record(struct checking *checking, struct bytes key, struct byte
 	checking->found->records++;
 	if (key.size != KEY_RECORD_BYTES)
 		return -EBADMSG;
-	return ((const uint8_t *)key.at)[8] == RECORD_PARTITION
-		       ? partition_summary_decode(value, &summary)
-		       : 0;
+	switch (((const uint8_t *)key.at)[8]) {
+	case RECORD_PARTITION:
+		return partition_summary_decode(value, &summary);
+	case RECORD_TOMBSTONE:
+		return check_tombstone(value);
+	default: // read as a whole below
+		return 0;
+	}
 }
 
 static int check_dictionaries(struct checking *checking, bool *ret_good)

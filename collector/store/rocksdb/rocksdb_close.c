@@ -19,10 +19,12 @@ struct closing {
 	struct partition *partition;
 	uint32_t minute;
 	struct run_list runs;
-	bool has_more;     // runs of the minute: another portion follows
-	uint64_t sequence; // of the last run
+	struct tombstone_list *tombstones; // their rows are not closed, but dropped
+	bool has_more;                     // runs of the minute: another portion follows
+	uint64_t sequence;                 // of the last run
 	struct db_batch *batch;
 	struct chunk_writer writer;
+	uint64_t rows_deleted;
 	struct section_ref *refs; // the sections of all runs
 	uint32_t ref_count;
 	uint32_t *group_of; // by series
@@ -38,6 +40,7 @@ struct section_ref {
 static void closing_deinit(struct closing *closing)
 {
 	run_list_deinit(&closing->runs);
+	tombstone_list_unref(closing->tombstones);
 	chunk_writer_deinit(&closing->writer);
 	db_batch_freep(&closing->batch);
 	free(closing->refs);
@@ -68,12 +71,18 @@ static int list_sections(struct closing *closing)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < closing->runs.count; i++) {
 		const struct raw_rows *rows = &closing->runs.runs[i]->rows;
+		uint64_t covering = tombstone_list_covering(closing->tombstones, closing->minute,
+							    closing->runs.runs[i]->sequence);
 
 		for (uint32_t j = 0; j < rows->section_count; j++) {
 			uint32_t series = rows->sections[j].series;
 
 			if (series >= closing->series_count)
 				return -EBADMSG;
+			if (tombstone_list_has(closing->tombstones, covering, series)) {
+				closing->rows_deleted += rows->sections[j].count;
+				continue;
+			}
 			closing->refs[closing->ref_count++] =
 				(struct section_ref){ .group = closing->group_of[series],
 						      .series = series,
@@ -217,6 +226,7 @@ static int begin_closing(struct closing *closing, struct error *err)
 	if (rc == 0) {
 		const struct postings *postings = partition->postings;
 
+		closing->tombstones = tombstone_list_ref(partition->tombstones);
 		limit_runs(closing);
 		closing->series_count = postings->series_count;
 		closing->group_of =
@@ -253,6 +263,7 @@ static int finish_closing(struct closing *closing, struct error *err)
 	if (rc == 0) {
 		counters->chunk_bytes += closing->writer.chunk_bytes;
 		counters->chunk_rows += closing->writer.chunk_rows;
+		counters->rows_deleted += closing->rows_deleted;
 	}
 	return rc;
 }

@@ -272,6 +272,26 @@ static int keeper_flush(struct store *base, struct error *err)
 	return rc;
 }
 
+static int keeper_delete(struct store *base, const struct selector *selector,
+			 struct time_range range, struct store_deletion *ret_deletion,
+			 struct error *err)
+{
+	struct keeper *keeper = keeper_of(base);
+	struct rocksdb_store *store = borrow(keeper, err);
+	int rc;
+
+	if (!store)
+		return -EIO;
+	if (keeper->mode == DB_READ_ONLY)
+		rc = error_set(err, -EROFS,
+			       "nothing can be deleted: the store is open for queries only, see "
+			       "/readyz");
+	else
+		rc = rocksdb_delete(store, selector, range, ret_deletion, err);
+	release(keeper);
+	return rc;
+}
+
 static int keeper_backup(struct store *base, const char *folder, struct error *err)
 {
 	struct keeper *keeper = keeper_of(base);
@@ -636,6 +656,7 @@ static const struct store_ops keeper_ops = {
 	.activity = keeper_activity,
 	.label_names = keeper_label_names,
 	.label_values = keeper_label_values,
+	.delete_series = keeper_delete,
 	.maintain = keeper_maintain,
 	.flush = keeper_flush,
 	.backup = keeper_backup,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maintenance: closes minutes that are due, drops old partitions, frees memory. One thread at a time
+// Maintenance: closes minutes that are due, drops old partitions, goes on with rewriting those of which
+// something is deleted, frees memory. One thread at a time
 // (maintain_lock); appends and queries run meanwhile.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
@@ -232,10 +233,9 @@ int rocksdb_drop_unreadable(struct rocksdb_store *store, uint64_t *ret_start_ns,
 	return rc;
 }
 
-/** Files of level 0, and those that neighbours share, are not deleted with a partition's others. */
-static void compact_dropped(struct rocksdb_store *store, const struct partition *partition)
+void rocksdb_compact_partition(struct rocksdb_store *store, const struct partition *partition)
 {
-	static const enum db_family families[] = { DB_DICTIONARY, DB_CHUNK };
+	static const enum db_family families[] = { DB_RAW, DB_DICTIONARY, DB_CHUNK };
 	struct key from = key_of_partition(partition->start_ns);
 	struct key to = key_of_partition(partition->start_ns + 1);
 
@@ -257,8 +257,9 @@ int rocksdb_drop_oldest(struct rocksdb_store *store, uint64_t *ret_start_ns, str
 		rc = -ENOENT;
 	} else {
 		rc = drop_partition(store, list.partitions[0], err);
+		// Files of level 0, and those that neighbours share, did not go with the others.
 		if (rc == 0)
-			compact_dropped(store, list.partitions[0]);
+			rocksdb_compact_partition(store, list.partitions[0]);
 		*ret_start_ns = list.partitions[0]->start_ns;
 	}
 	pthread_mutex_unlock(&store->maintain_lock);
@@ -345,6 +346,8 @@ static int maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *
 		rc = drop_old(store, &list, &now, err);
 	if (rc == 0)
 		rc = close_all_due(store, &list, now_ns, err);
+	if (rc == 0)
+		rc = rocksdb_rewrite(store, &list, err);
 	if (rc == 0 && clock_is_trusted)
 		rc = expire_agents(store, now_ns, err);
 	if (rc == 0 && clock_is_trusted)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads rows and activity of a selection. A scan takes a snapshot of a partition under its lock (the open
 // runs, an iterator over the chunks) and reads it without the lock. Closing a minute moves rows from runs
-// to chunks under the same lock, so a scan sees each row once.
+// to chunks under the same lock, so a scan sees each row once. So does the rewrite that drops a tombstone.
 //
 // Activity per series is not stored: a chunk's slots and values are columns apart from its nodes and
 // cost about as much to read as counters, and counters would take a third more space. A scan of all
@@ -28,6 +28,9 @@ struct reading {
 	struct forest_view *view; // NULL if rows are not asked for
 	struct run_list runs;
 	struct db_iterator *chunks;
+	struct tombstone_list *tombstones;
+	uint64_t covering;     // the tombstones that are applied in not_deleted
+	uint32_t *not_deleted; // as the selection's wanted; NULL: not made yet
 	struct chunk_decoder *decoder;
 	struct row_columns scratch;
 	struct row_query query;
@@ -40,6 +43,8 @@ struct reading {
 static void reading_deinit(struct reading *reading)
 {
 	free(reading->joined);
+	tombstone_list_unref(reading->tombstones);
+	free(reading->not_deleted);
 	forest_view_unref(reading->view);
 	run_list_deinit(&reading->runs);
 	db_iterator_freep(&reading->chunks);
@@ -106,6 +111,8 @@ static int list_rows(struct reading *reading, struct rocksdb_store *store)
 			       &reading->runs);
 	if (rc == 0)
 		rc = open_chunks(reading, store->db);
+	if (rc == 0)
+		reading->tombstones = tombstone_list_ref(partition->tombstones);
 	pthread_mutex_unlock(&partition->lock);
 	return rc;
 }
@@ -128,6 +135,44 @@ static int snapshot_partition(struct reading *reading, struct rocksdb_store *sto
 	if (rc == 0 && !(reading->decoder = chunk_decoder_new()))
 		rc = -ENOMEM;
 	return rc == -ENOMEM ? error_set(reading->err, rc, "store: out of memory") : rc;
+}
+
+// ---- tombstones ---------------------------------------------------------------------------------------
+
+/** Make reading->not_deleted of the selection's series but those that the tombstones @covering have. */
+static int apply_tombstones(struct reading *reading, uint64_t covering)
+{
+	const struct selected_partition *selected = reading->selected;
+	size_t size = selected->wanted_count * sizeof(*selected->wanted);
+
+	if (!reading->not_deleted)
+		reading->not_deleted = malloc(size + 1);
+	if (!reading->not_deleted)
+		return error_set(reading->err, -ENOMEM, "store: out of memory");
+	memcpy(reading->not_deleted, selected->wanted, size);
+	for (uint32_t i = 0; i < reading->tombstones->count; i++) {
+		const struct tombstone *tombstone = reading->tombstones->tombstones[i];
+
+		for (uint32_t j = 0; covering >> i & 1 && j < tombstone->series_count; j++)
+			if (tombstone->series[j] < selected->wanted_count)
+				reading->not_deleted[tombstone->series[j]] = SERIES_UNWANTED;
+	}
+	reading->covering = covering;
+	return 0;
+}
+
+/** Want no rows of @minute and @sequence that are deleted. *ret_any: some may be. */
+static int leave_out_deleted(struct reading *reading, uint32_t minute, uint64_t sequence,
+			     bool *ret_any)
+{
+	uint64_t covering = tombstone_list_covering(reading->tombstones, minute, sequence);
+	int rc = 0;
+
+	*ret_any = covering != 0;
+	if (covering && (!reading->not_deleted || covering != reading->covering))
+		rc = apply_tombstones(reading, covering);
+	reading->query.wanted = covering ? reading->not_deleted : reading->selected->wanted;
+	return rc;
 }
 
 // ---- chunks -----------------------------------------------------------------------------------------
@@ -272,7 +317,12 @@ static int read_group(struct reading *reading, uint32_t minute, uint32_t number)
 	int rc = 0;
 
 	while (rc == 0 && seek_chunk(reading, &wanted, &found)) {
-		rc = use_rollup ? read_rollup(reading, group, found) : -ENOENT;
+		bool any_deleted;
+
+		rc = leave_out_deleted(reading, minute, found.sequence, &any_deleted);
+		if (rc == 0) // a rollup has the deleted rows in it
+			rc = use_rollup && !any_deleted ? read_rollup(reading, group, found)
+							: -ENOENT;
 		if (rc == -ENOENT)
 			rc = read_rows(reading, group, found);
 		wanted.sequence = found.sequence + 1;
@@ -297,11 +347,15 @@ static int read_runs(struct reading *reading)
 
 	for (uint32_t i = 0; i < reading->runs.count && rc == 0; i++) {
 		const struct raw_run *run = reading->runs.runs[i];
+		bool any_deleted;
 
 		rc = deadline_check(reading->deadline, reading->err);
 		if (rc < 0)
 			return rc;
 		set_query_range(reading, run->minute, run->rows.slot_ns);
+		rc = leave_out_deleted(reading, run->minute, run->sequence, &any_deleted);
+		if (rc < 0)
+			return rc;
 		rc = leave_out(reading,
 			       raw_rows_scan(&run->rows, &reading->query, &reading->scratch),
 			       "open rows are damaged");

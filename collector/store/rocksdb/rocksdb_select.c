@@ -112,7 +112,7 @@ static int list_groups(const struct postings_view *postings, const struct series
 		return -ENOMEM;
 	for (uint32_t i = 0; i < set->series_count; i++) {
 		counts[postings->series[i].group] += series_set_has(set, i);
-		sizes[postings->series[i].group]++;
+		sizes[postings->series[i].group] += !series_is_deleted(&postings->series[i]);
 	}
 	for (uint32_t i = 0; i < postings->group_count; i++) {
 		if (!counts[i])

@@ -415,8 +415,11 @@ static int restore_heads(struct rocksdb_store *store, struct error *err)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < store->partition_count && rc == 0; i++)
-		rc = restore_head(store, store->partitions[i], err);
+	for (uint32_t i = 0; i < store->partition_count && rc == 0; i++) {
+		rc = partition_load_tombstones(store->partitions[i], store->db, err);
+		if (rc == 0)
+			rc = restore_head(store, store->partitions[i], err);
+	}
 	return rc;
 }
 
@@ -506,6 +509,7 @@ void rocksdb_core_close(struct rocksdb_store *store)
 	for (uint32_t i = 0; i < store->partition_count; i++)
 		partition_unref(store->partitions[i]);
 	free(store->partitions);
+	rewrite_deinit(&store->rewrite);
 	agent_table_deinit(&store->agents);
 	chunk_encoder_freep(&store->encoder);
 	pthread_mutex_destroy(&store->partitions_lock);
@@ -545,6 +549,18 @@ static void read_partition_stats(struct rocksdb_store *store, struct store_stats
 	partition_list_deinit(&list);
 }
 
+void rocksdb_read_tombstones(struct rocksdb_store *store, struct store_stats *stats)
+{
+	stats->tombstones = 0;
+	stats->tombstone_series = 0;
+	pthread_mutex_lock(&store->partitions_lock);
+	for (uint32_t i = 0; i < store->partition_count; i++) {
+		stats->tombstones += store->partitions[i]->figures.tombstones;
+		stats->tombstone_series += store->partitions[i]->figures.tombstone_series;
+	}
+	pthread_mutex_unlock(&store->partitions_lock);
+}
+
 void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_stats)
 {
 	struct store_counters *counters = &store->counters;
@@ -563,6 +579,8 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 		.chunk_bytes = counters->chunk_bytes,
 		.chunk_rows = counters->chunk_rows,
 		.agents_damaged = counters->agents_damaged,
+		.series_deleted = counters->series_deleted,
+		.rows_deleted = counters->rows_deleted,
 	};
 
 	pthread_mutex_lock(&store->clock_lock);
@@ -573,6 +591,7 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 	stats.agents_evicted = store->agents.evicted;
 	pthread_mutex_unlock(&store->commit_lock);
 	read_partition_stats(store, &stats);
+	rocksdb_read_tombstones(store, &stats);
 	*ret_stats = stats;
 }
 

@@ -10,6 +10,8 @@
 //   rocksdb_clock.c     judges the clock; keeps the highest trusted time on disk
 //   rocksdb_close.c     turns an open minute's runs into chunks
 //   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
+//   rocksdb_delete.c    deletes series: no read shows them any more
+//   rocksdb_rewrite.c   removes what is deleted from the files
 //   rocksdb_check.c     checks a store that nobody writes
 //
 // Order of locks: maintain_lock, resolve_lock, partition->read_lock, partition->lock (two of them only under
@@ -63,7 +65,19 @@ struct store_counters {
 	atomic_ullong rows_late, rows_future, rows_series, stacks_dropped;
 	atomic_ullong retention_put_off, rows_other;
 	atomic_ullong chunk_bytes, chunk_rows;
+	atomic_ullong series_deleted, rows_deleted;
 	atomic_ullong agents_damaged;
+};
+
+/** A pass over a partition that rewrites it without what is deleted. */
+struct rewrite {
+	struct partition *partition;       // a reference; NULL: none is under way
+	struct tombstone_list *tombstones; // that it completes, a reference
+	uint32_t *identity;                // by series: itself
+	uint32_t series_count;
+	uint32_t *groups; // with deleted series, ascending
+	uint32_t group_count;
+	uint32_t next_minute, next_group; // index in groups
 };
 
 struct rocksdb_store {
@@ -92,7 +106,8 @@ struct rocksdb_store {
 	pthread_mutex_t maintain_lock;
 	uint64_t mark_saved_ns;                  // the mark on disk
 	uint64_t hour_begun_ns, hour_dropped_ns; // monotonic; what retention has dropped since
-	struct chunk_encoder *encoder;           // under maintain_lock
+	struct chunk_encoder *encoder;           // under maintain_lock, as what follows
+	struct rewrite rewrite;
 };
 
 // rocksdb_store.c
@@ -108,6 +123,8 @@ int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_par
 /** NULL is allowed. */
 void rocksdb_core_close(struct rocksdb_store *store);
 void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_stats);
+/** Read those of the tombstones only. */
+void rocksdb_read_tombstones(struct rocksdb_store *store, struct store_stats *stats);
 
 /**
  * A reference to the partition that begins at @start_ns, created if missing, and pinned: its dictionaries stay in memory, and it is not removed as
@@ -219,7 +236,18 @@ int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *
 int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partition, uint32_t minute,
 			 struct error *err);
 
+// rocksdb_delete.c
+int rocksdb_delete(struct rocksdb_store *store, const struct selector *selector,
+		   struct time_range range, struct store_deletion *ret_deletion, struct error *err);
+
+// rocksdb_rewrite.c
+/** Go on with the partitions of @list that have tombstones, for a while. maintain_lock is held. */
+int rocksdb_rewrite(struct rocksdb_store *store, struct partition_list *list, struct error *err);
+void rewrite_deinit(struct rewrite *rewrite);
+
 // rocksdb_maintain.c
+/** Free the disk of what is deleted of the partition. maintain_lock is held. */
+void rocksdb_compact_partition(struct rocksdb_store *store, const struct partition *partition);
 /** An agent_removed_fn; @context is the struct db_batch that deletes the entry. */
 void rocksdb_delete_agent(void *context, const struct agent_entry *entry);
 /**

@@ -2,6 +2,7 @@
 // Subject: collector/http/http_login.c
 // Who may ask what over HTTP, what a tenant's reader sees, and what the audit log keeps of it.
 // Subject: collector/http/http_audit.c
+// Subject: collector/http/http_delete.c
 #include "tests/unit/collector/http/http_fixture.h"
 
 #include "tests/unit/collector/access/access_fixture.h"
@@ -9,7 +10,7 @@
 struct login {
 	struct fixture http;
 	struct access_folder folder;
-	struct made_token shop, bank, ops, agent, none;
+	struct made_token shop, bank, ops, agent, none, owner;
 	char audit_path[64];
 };
 
@@ -46,8 +47,9 @@ static void open_login(struct login *l)
 	l->ops = make_token("ops", "read,admin", "*");
 	l->agent = make_token("agent", "ingest", "shop");
 	l->none = make_token("none", "read", "-");
-	snprintf(text, sizeof(text), "%s%s%s%s%s", l->shop.line, l->bank.line, l->ops.line,
-		 l->agent.line, l->none.line);
+	l->owner = make_token("shop-owner", "read,admin", "shop");
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s", l->shop.line, l->bank.line, l->ops.line,
+		 l->agent.line, l->none.line, l->owner.line);
 	access_folder_write(&l->folder, text);
 	const struct access_options options = { .file = l->folder.path };
 	if (access_open(&options, &l->http.api.access, &err))
@@ -236,6 +238,112 @@ TEST(a_login_sets_a_cookie_that_works)
 	close_login(&l);
 }
 
+/** DELETE what @parameters say. Returns the status. */
+static int delete_as(struct login *l, const struct made_token *token, const char *parameters,
+		     struct answer *ret_answer)
+{
+	char target[512];
+
+	snprintf(target, sizeof(target), "/api/v1/series?%s", parameters);
+	*ret_answer = ask_as(l, token, "DELETE", target);
+	return ret_answer->status;
+}
+
+static int delete_status(struct login *l, const struct made_token *token, const char *parameters)
+{
+	struct answer answer;
+	int status = delete_as(l, token, parameters, &answer);
+
+	free(answer.bytes);
+	return status;
+}
+
+#define ALL_SERIES  "query=%7B%7D"
+#define SHOP_SERIES "query=%7Btenant=%22shop%22%7D"
+#define SECOND      1000000000LL
+
+TEST(an_admin_deletes_its_tenants_series_only)
+{
+	struct answer answer;
+	struct login l;
+
+	open_login(&l);
+	EXPECT_EQ(401, delete_status(&l, NULL, ALL_SERIES), "nobody");
+	EXPECT_EQ(403, delete_status(&l, &l.shop, ALL_SERIES), "a reader");
+	EXPECT_EQ(403, delete_status(&l, &l.agent, ALL_SERIES), "an agent");
+	EXPECT_EQ(SECOND, total_as(&l, &l.shop, ""), "still there");
+	EXPECT_EQ(200, delete_as(&l, &l.owner, ALL_SERIES "&dry_run=true", &answer), "counted");
+	assert_non_null(strstr(answer.body, "{\"series\":1,"));
+	assert_non_null(strstr(answer.body, "\"dry_run\":true}"));
+	free(answer.bytes);
+	EXPECT_EQ(SECOND, total_as(&l, &l.shop, ""), "only counted");
+	EXPECT_EQ(200, delete_as(&l, &l.owner, ALL_SERIES, &answer), "an admin");
+	assert_non_null(strstr(answer.body, "{\"series\":1,"));
+	assert_non_null(strstr(answer.body, "\"dry_run\":false}"));
+	free(answer.bytes);
+	EXPECT_EQ(0, total_as(&l, &l.shop, ""), "its tenant's");
+	EXPECT_EQ(SECOND, total_as(&l, &l.bank, ""), "another tenant's");
+	EXPECT_EQ(200, delete_status(&l, &l.owner, "query=%7Btenant=%22bank%22%7D"), "another's");
+	EXPECT_EQ(SECOND, total_as(&l, &l.bank, ""), "which it does not reach");
+	close_login(&l);
+}
+
+TEST(an_admin_of_all_tenants_names_one)
+{
+	static const char *const nameless[] = {
+		ALL_SERIES,
+		"query=shop",
+		"query=%7Btenant!=%22bank%22%7D",
+		"query=%7Btenant=~%22.*%22%7D",
+	};
+	struct login l;
+
+	open_login(&l);
+	for EACH (parameters, nameless)
+		EXPECT_EQ(400, delete_status(&l, &l.ops, *parameters), *parameters);
+	EXPECT_EQ(SECOND, total_as(&l, &l.shop, ""), "still there");
+	EXPECT_EQ(200, delete_status(&l, &l.ops, SHOP_SERIES), "named");
+	EXPECT_EQ(0, total_as(&l, &l.shop, ""), "deleted");
+	EXPECT_EQ(SECOND, total_as(&l, &l.bank, ""), "another tenant's");
+	close_login(&l);
+}
+
+TEST(deletions_are_checked)
+{
+	static const struct {
+		const char *parameters, *text;
+	} cases[] = {
+		{ "", "name the series to delete" },
+		{ "query=", "name the series to delete" },
+		{ "query=%7B", "column" },
+		{ ALL_SERIES "&from=61", "the nearest are 60 and 120" },
+		{ ALL_SERIES "&to=61", "the nearest are 60 and 120" },
+		{ ALL_SERIES "&from=120&to=60", "must be before to" },
+		{ ALL_SERIES "&from=yesterday", "yesterday" },
+		{ ALL_SERIES "&dry_run=1", "neither true nor false" },
+		{ ALL_SERIES "&step=1s", "unknown parameter" },
+	};
+	struct answer answer;
+	struct login l;
+
+	open_login(&l);
+	for EACH (c, cases) {
+		EXPECT_EQ(400, delete_as(&l, &l.owner, c->parameters, &answer), c->parameters);
+		if (!strstr(answer.body, c->text))
+			fail_msg("%s: %s", c->parameters, answer.body);
+		free(answer.bytes);
+	}
+	EXPECT_EQ(SECOND, total_as(&l, &l.shop, ""), "nothing is deleted");
+	EXPECT_EQ(200, delete_status(&l, &l.owner, ALL_SERIES "&from=1020&to=1080"), "beside it");
+	EXPECT_EQ(SECOND, total_as(&l, &l.shop, ""), "of another time");
+	EXPECT_EQ(200, delete_status(&l, &l.owner, ALL_SERIES "&from=960&to=1020"), "around it");
+	EXPECT_EQ(0, total_as(&l, &l.shop, ""), "deleted");
+	answer = ask_as(&l, &l.owner, "POST", "/api/v1/series");
+	EXPECT_EQ(405, answer.status, "POST");
+	free(answer.bytes);
+	close_login(&l);
+}
+
 static char *read_text(const char *path)
 {
 	FILE *file = fopen(path, "r");
@@ -299,6 +407,31 @@ TEST(the_audit_log_names_who_and_what)
 	access_folder_close(&l.folder);
 }
 
+TEST(the_audit_log_says_how_much_was_deleted)
+{
+	struct answer answer;
+	struct login l;
+
+	open_login(&l);
+	EXPECT_EQ(200, delete_as(&l, &l.ops, SHOP_SERIES, &answer), "status");
+	free(answer.bytes);
+	close_fixture(&l.http);
+	char *text = read_text(l.audit_path);
+	json_t *json = json_loads(text, 0, NULL);
+	EXPECT_STR("token:ops", json_string_value(json_object_get(json, "who")), "who");
+	EXPECT_STR("DELETE", json_string_value(json_object_get(json, "method")), "method");
+	EXPECT_STR("{tenant=\"shop\"}",
+		   json_string_value(json_object_get(json_object_get(json, "parameters"), "query")),
+		   "of what");
+	EXPECT_EQ(1, json_integer_value(json_object_get(json, "series")), "how many");
+	json_decref(json);
+	free(text);
+	audit_close(l.http.api.audit);
+	access_close(l.http.api.access);
+	unlink(l.audit_path);
+	access_folder_close(&l.folder);
+}
+
 TEST(the_audit_log_is_bounded)
 {
 	struct login l;
@@ -327,5 +460,9 @@ RUN_TESTS(cmocka_unit_test(each_call_needs_a_credential_with_its_role),
 	  cmocka_unit_test(an_upload_needs_its_role_before_the_body),
 	  cmocka_unit_test(a_reader_sees_its_tenant_only),
 	  cmocka_unit_test(a_login_sets_a_cookie_that_works),
+	  cmocka_unit_test(an_admin_deletes_its_tenants_series_only),
+	  cmocka_unit_test(an_admin_of_all_tenants_names_one),
+	  cmocka_unit_test(deletions_are_checked),
 	  cmocka_unit_test(the_audit_log_names_who_and_what),
+	  cmocka_unit_test(the_audit_log_says_how_much_was_deleted),
 	  cmocka_unit_test(the_audit_log_is_bounded))

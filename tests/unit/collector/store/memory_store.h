@@ -384,6 +384,29 @@ int store_label_values(struct store *store, const char *name, const struct selec
 	return 0;
 }
 
+int store_delete(struct store *store, const struct selector *selector, struct time_range range,
+		 struct store_deletion *ret_deletion, struct error *err)
+{
+	struct store_selection *selection;
+	int rc = store_select(store, selector, NULL, range, &selection, err);
+	uint32_t kept = 0;
+
+	if (rc < 0)
+		return rc;
+	*ret_deletion = (struct store_deletion){ .series = selection->series_count,
+						 .partitions = selection->series_count > 0 };
+	store_selection_free(selection);
+	for (uint32_t i = 0; i < store->sample_count; i++) {
+		const struct memory_sample *sample = &store->samples[i];
+
+		if (sample->time_ns < range.from_ns || sample->time_ns >= range.to_ns ||
+		    !selector_matches(selector, &store->series[sample->series].labels))
+			store->samples[kept++] = *sample;
+	}
+	store->sample_count = kept;
+	return 0;
+}
+
 int store_maintain(struct store *store, uint64_t now_ns, struct error *err)
 {
 	(void)store, (void)now_ns, (void)err;

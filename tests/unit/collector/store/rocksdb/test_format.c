@@ -34,6 +34,18 @@ static void append_example(struct store *store)
 	profile_free(profile);
 }
 
+/** Delete the batch's minute of the example's series. */
+static void delete_example(struct store *store)
+{
+	struct selector selector = selector_of("{}");
+	struct time_range range = { 1699999980 * NS_PER_SECOND, 1700000040 * NS_PER_SECOND };
+	struct store_deletion deletion;
+
+	assert_int_equal(0, store_delete(store, &selector, range, &deletion, NULL));
+	EXPECT_EQ(1, deletion.series, "series");
+	selector_deinit(&selector);
+}
+
 /** The example "NAME key" must have the key, "NAME value" the value of the family's entry @number. */
 static void expect_entry(struct db *db, enum db_family family, int number, const char *name)
 {
@@ -71,6 +83,7 @@ TEST(a_database_is_as_documented)
 		{ "stacks", DB_DICTIONARY, 4 },
 		{ "series", DB_DICTIONARY, 5 },
 	}, closed_entries[] = {
+		{ "tombstone", DB_DICTIONARY, 7 },
 		{ "presence", DB_DICTIONARY, 6 },
 		{ "chunk", DB_CHUNK, 0 },
 	};
@@ -88,6 +101,7 @@ TEST(a_database_is_as_documented)
 
 	store = open_store(path);
 	assert_int_equal(0, store_flush(store, NULL));
+	delete_example(store);
 	store_close(store);
 	assert_int_equal(0, db_open(path, 32 << 20, DB_READ_WRITE, &db, NULL));
 	for EACH (entry, closed_entries)

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deletes what is stored of series.
+#include "collector/http/http_handlers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/contract/label_names.h"
+#include "collector/http/json_text.h"
+
+enum { RETRY_FULL_S = 10 }; // a rewrite may have made room by then
+
+/** Does the selector, whose reader may see all tenants, name one? "" counts: series without a tenant. */
+static bool names_tenant(const struct selector *selector)
+{
+	for (uint32_t i = 0; i < selector->count; i++)
+		if (selector->matchers[i].op == MATCH_EQUAL &&
+		    strcmp(selector->matchers[i].name, LABEL_TENANT) == 0)
+			return true;
+	return false;
+}
+
+/** A slip of the pen must not delete everything, nor what is another tenant's. */
+static int check_selector(const struct http_api *api, const struct api_request *request,
+			  struct error *err)
+{
+	if (!*http_parameter(request->http, "query"))
+		return error_set(err, -EINVAL,
+				 "is missing; name the series to delete, {} for all of them");
+	if (api->access && access_needs_login(api->access) && request->selector.all_tenants &&
+	    !names_tenant(&request->selector))
+		return error_set(err, -EINVAL,
+				 "the credential is for all tenants: name one of them, as in "
+				 "{tenant=\"shop\"}; tenant=\"\" is for series without one");
+	return 0;
+}
+
+static void refuse(struct http_response *response, const struct error *err, const char *field)
+{
+	if (err->code != -EAGAIN && err->code != -EROFS) {
+		http_respond_failure(response, err, field);
+		return;
+	}
+	http_respond_error(response, 503, err->code == -EAGAIN ? "overloaded" : "unavailable", "",
+			   err->text);
+	response->retry_after_s = RETRY_FULL_S;
+}
+
+/** Count what a deletion would find. */
+static int count_series(struct http_api *api, const struct api_request *request,
+			struct store_deletion *ret_deletion, struct error *err)
+{
+	struct store_selection *selection;
+	int rc =
+		store_select(api->store, &request->selector, NULL, request->range, &selection, err);
+
+	if (rc < 0)
+		return rc;
+	*ret_deletion = (struct store_deletion){ .series = selection->series_count };
+	store_selection_free(selection);
+	return 0;
+}
+
+void http_handle_series_deletion(struct http_api *api, const struct api_request *request,
+				 struct http_response *response)
+{
+	struct store_deletion deletion = { 0 };
+	struct buffer *body = &response->body;
+	struct error err = { 0 };
+	int rc = check_selector(api, request, &err);
+
+	if (rc == 0 && request->dry_run)
+		rc = count_series(api, request, &deletion, &err);
+	else if (rc == 0)
+		rc = store_delete(api->store, &request->selector, request->range, &deletion, &err);
+	if (rc < 0) {
+		err.code = rc;
+		refuse(response, &err, "query");
+		return;
+	}
+	buffer_append_string(body, "{\"series\":");
+	json_append_uint(body, deletion.series);
+	buffer_append_string(body, ",\"partitions\":");
+	json_append_uint(body, deletion.partitions);
+	buffer_append_string(body,
+			     request->dry_run ? ",\"dry_run\":true}\n" : ",\"dry_run\":false}\n");
+	snprintf(response->audited, sizeof(response->audited), ",\"series\":%u,\"partitions\":%u",
+		 deletion.series, deletion.partitions);
+}
