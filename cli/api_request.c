@@ -77,19 +77,22 @@ static void show_progress(void *context, uint64_t received_bytes)
 	progress_draw("waiting for the collector", waited_ns, 0, detail);
 }
 
-int api_request_send(const struct api_request *request, struct buffer *url,
-		     struct http_response *response, struct error *err)
+typedef int (*exchange_fn)(const struct http_request *request, struct http_response *response,
+			   struct error *err);
+
+static int send(const struct api_request *request, exchange_fn exchange, struct buffer *url,
+		struct http_response *response, struct error *err)
 {
 	struct error cause = { 0 };
 	uint64_t started_ns = clock_monotonic_ns();
-	struct http_request get = {
+	struct http_request sent = {
 		.url = buffer_string(url),
 		.security = &request->security,
 		.timeout_ms = (uint32_t)(request->timeout_ns / NS_PER_MS),
 		.progress = progress_is_shown() ? show_progress : NULL,
 		.context = &started_ns,
 	};
-	int rc = http_get(&get, response, &cause);
+	int rc = exchange(&sent, response, &cause);
 
 	progress_clear();
 	if (rc)
@@ -98,6 +101,18 @@ int api_request_send(const struct api_request *request, struct buffer *url,
 				 "--collector-http sets another address",
 				 request->collector_http, cause.text);
 	return response->status == 200 ? 0 : api_error_read(response, err);
+}
+
+int api_request_send(const struct api_request *request, struct buffer *url,
+		     struct http_response *response, struct error *err)
+{
+	return send(request, http_get, url, response, err);
+}
+
+int api_request_send_deletion(const struct api_request *request, struct buffer *url,
+			      struct http_response *response, struct error *err)
+{
+	return send(request, http_delete, url, response, err);
 }
 
 const char *json_text_of(const json_t *object, const char *key)

@@ -19,17 +19,17 @@ struct api_request {
 	const char *selector; // of the command line
 };
 
-/* The flags that fill it, for a command's options. */
-#define API_REQUEST_OPTIONS(request)                                      \
+/* The flags that fill it, for a command's options; @from_text, @to_text: the defaults. */
+#define API_REQUEST_OPTIONS_OF(request, from_text, to_text)               \
 	{                                                                 \
-		"from", 0, CONFIG_STRING, &(request)->from,    "now-15m", \
+		"from", 0, CONFIG_STRING, &(request)->from,    from_text, \
 		0,      0, "TIME",        "begin of the range"            \
 	},                                                                \
 		{ "to",                                                   \
 		  0,                                                      \
 		  CONFIG_STRING,                                          \
 		  &(request)->to,                                         \
-		  "now",                                                  \
+		  to_text,                                                \
 		  0,                                                      \
 		  0,                                                      \
 		  "TIME",                                                 \
@@ -54,6 +54,8 @@ struct api_request {
 		  "time limit of the request" },                          \
 		HTTP_SECURITY_OPTIONS(&(request)->security)
 
+#define API_REQUEST_OPTIONS(request) API_REQUEST_OPTIONS_OF(request, "now-15m", "now")
+
 void api_request_deinit(struct api_request *request);
 
 /** The words that follow the flags: at most one selector. Returns 0 or -EINVAL. */
@@ -72,6 +74,10 @@ void api_request_begin_url(const struct api_request *request, const char *path, 
  */
 int api_request_send(const struct api_request *request, struct buffer *url,
 		     struct http_response *response, struct error *err);
+
+/** As above, but DELETE. */
+int api_request_send_deletion(const struct api_request *request, struct buffer *url,
+			      struct http_response *response, struct error *err);
 
 /** The string at @key, or "". */
 const char *json_text_of(const json_t *object, const char *key);

@@ -20,6 +20,7 @@ static const struct command commands[] = {
 	{ "query", "get a merged profile from a collector", cmd_query },
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
 	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },
+	{ "delete", "delete what a collector has stored of some series", cmd_delete },
 };
 
 static const struct confined_task *const confined_tasks[] = { &source_line_task };
