@@ -6,6 +6,7 @@
 
 #include "bpf/stacks/registers.h"
 #include "bpf/stacks/stack_work.bpf.h"
+#include "bpf/switch/kernel_search.h"
 #include "bpf/switch/switch_python.bpf.h"
 
 /* Words of the stack that are compared, from sp up: some ten frames of most threads. */
@@ -20,11 +21,6 @@
  */
 #define STACK_CACHE_KERNEL_WORDS   128
 #define STACK_CACHE_KERNEL_RETURNS 2
-
-struct kernel_return {
-	__u64 address; // 0: none
-	__u64 word;    // offset from the arguments, in words
-};
 
 /* One cached stack: where its thread stood. */
 struct stack_cache {
@@ -149,7 +145,7 @@ static __always_inline bool kernel_returns_match(const struct stack_cache *cache
 	return true;
 }
 
-/* The words have been read. */
+/* In user space. The words have been read. */
 static __always_inline bool stack_cache_matches(const struct stack_cache *cache,
 						struct switch_context *context, __u32 exec_id,
 						__u64 now)
@@ -157,7 +153,6 @@ static __always_inline bool stack_cache_matches(const struct stack_cache *cache,
 	return cache->until_ns > now && cache->call == context->call && cache->sp == context->sp &&
 	       cache->pc == context->pc && cache->fp == context->fp && cache->exec_id == exec_id &&
 	       cache->returns == hash_returns(cache, context) &&
-	       kernel_returns_match(cache, context) &&
 	       python_frames_match(&cache->python, &context->python);
 }
 

@@ -26,6 +26,7 @@ struct switch_stack {
 	__u32 kernel_depth;
 	__u32 kernel_first; // first frame below the scheduler
 	__u64 kernel_words[STACK_CACHE_KERNEL_WORDS];
+	struct kernel_return kernel_before[STACK_CACHE_KERNEL_RETURNS]; // of the cache before
 	struct stack_work work; // last: it ends in the stack's frames
 };
 
@@ -100,30 +101,44 @@ static __always_inline struct switch_stack *switch_stack_of_cpu(void)
 
 /* ---- user ------------------------------------------------------------------------------------- */
 
-/* Finds frame @frame's return address on the kernel stack, from word @from up. Returns the next word. */
-static __always_inline __u32 cache_kernel_return(struct switch_stack *stack,
-						 struct kernel_return *ret_at, __u32 frame,
-						 __u32 from)
+/* For the verifier: kernel_search_step() knows no size. */
+static long find_kernel_word(__u32 index, struct kernel_search *search)
 {
+	return index < STACK_CACHE_KERNEL_WORDS ? kernel_search_step(index, search) : 1;
+}
+
+/* Finds frame @frame's return address on the kernel stack, from word @from up. Returns the next word. */
+static __always_inline __u64 cache_kernel_return(struct switch_stack *stack,
+						 struct kernel_return *ret_at,
+						 const struct kernel_return *before, __u32 frame,
+						 __u64 from)
+{
+	struct kernel_search search = { .words = stack->kernel_words,
+					.word_count = STACK_CACHE_KERNEL_WORDS };
 	__u64 address = frame < stack->kernel_depth && frame < KERNEL_DEPTH_MAX
 				? stack->kernel.at[frame]
 				: 0;
 
-	for (__u32 i = 0; i < STACK_CACHE_KERNEL_WORDS && address; i++) {
-		if (i < from || stack->kernel_words[i] != address)
-			continue;
-		ret_at->address = address;
-		ret_at->word = i;
-		return i + 1;
+	if (!address)
+		return from;
+	kernel_search_begin(&search, address, before, from);
+	bpf_loop(STACK_CACHE_KERNEL_WORDS, find_kernel_word, &search, 0);
+	if (!search.next && search.from != from) { // it came here another way
+		search.from = from;
+		bpf_loop(STACK_CACHE_KERNEL_WORDS, find_kernel_word, &search, 0);
 	}
-	return from;
+	if (!search.next)
+		return from;
+	ret_at->address = address;
+	ret_at->word = search.next - 1;
+	return search.next;
 }
 
 /* The cache is empty. A return address that a tracer has replaced is not found and not compared. */
 __attribute__((noinline)) int cache_kernel_returns(struct stack_cache *cache)
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
-	__u32 from = 0;
+	__u64 from = 0;
 
 	if (!cache || !stack ||
 	    bpf_probe_read_kernel(stack->kernel_words, sizeof(stack->kernel_words),
@@ -131,7 +146,8 @@ __attribute__((noinline)) int cache_kernel_returns(struct stack_cache *cache)
 		return 0;
 #pragma unroll
 	for (__u32 i = 0; i < STACK_CACHE_KERNEL_RETURNS; i++)
-		from = cache_kernel_return(stack, &cache->kernel[i], stack->kernel_first + i, from);
+		from = cache_kernel_return(stack, &cache->kernel[i], &stack->kernel_before[i],
+					   stack->kernel_first + i, from);
 	return 0;
 }
 
@@ -229,6 +245,9 @@ __attribute__((noinline)) int capture_stack(struct stack_cache *cache, __u64 now
 		return 0;
 	key_of_thread(task, &stack->key);
 	capture_kernel_stack(stack, now);
+#pragma unroll
+	for (__u32 i = 0; i < STACK_CACHE_KERNEL_RETURNS; i++)
+		stack->kernel_before[i] = cache->kernel[i];
 	capture_user_stack(stack, cache, task, now);
 	cache_kernel_returns(cache);
 	return 0;

@@ -303,14 +303,12 @@ __attribute__((noinline)) int follow_name(struct wait_site *site)
 	return 0;
 }
 
-/* Unwinds the stack. If the site held another one, its pending counts are flushed. */
-static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
-					struct switch_stack *stack, struct wait_site *site,
-					__u64 now)
+/* Unwinds the stack; kernel addresses are captured. If the site held another one, its pending counts are flushed. */
+static __always_inline bool unwind_wait(struct switch_cpu *cpu, struct switch_stack *stack,
+					struct wait_site *site, __u64 now)
 {
 	bool is_same;
 
-	capture_kernel_addresses(ctx, stack);
 	capture_stack(&site->cache, now);
 	is_same = is_same_stack(&stack->key, &site->key);
 	follow_name(site);
@@ -354,6 +352,60 @@ static __always_inline bool should_check_cache(struct switch_cpu *cpu, struct st
 }
 
 /*
+ * Over budget, too, a cache that matches in user space only is captured again: it may compare a copy of the kernel's
+ * return address, and miss each time. As often as hits are checked.
+ */
+static __always_inline bool may_mend_cache(struct switch_cpu *cpu, const struct thread_wait *wait,
+					   __u64 now)
+{
+	if (!wait->near || now < cpu->check_due_ns)
+		return false;
+	cpu->check_due_ns = now + STACK_CACHE_CHECK_NS;
+	return true;
+}
+
+/* Is the address, if there is one, among the nearest kernel return addresses that were captured? */
+__attribute__((noinline)) int is_in_kernel_stack(const struct switch_stack *stack,
+						 const struct kernel_return *at)
+{
+	if (!stack || !at)
+		return 0;
+	for (__u32 i = 0; i < SCHEDULER_FRAMES; i++)
+		if (stack->kernel.at[i] == at->address)
+			return 1;
+	return !at->address;
+}
+
+/*
+ * The site that wait->near says, if the thread blocks at its place in the kernel, too: the cache compared a copy of the
+ * return address, and the capture looks for another. -1: it is another place.
+ */
+__attribute__((noinline)) int near_site(const struct thread_wait *wait,
+					const struct switch_stack *stack)
+{
+	const struct stack_cache *cache;
+
+	if (!wait || !stack || !wait->near)
+		return -1;
+	cache = &wait->sites[(wait->near - 1) & (WAIT_SITES - 1)].cache;
+	for (__u32 i = 0; i < STACK_CACHE_KERNEL_RETURNS; i++)
+		if (!is_in_kernel_stack(stack, &cache->kernel[i]))
+			return -1;
+	return (int)(wait->near - 1);
+}
+
+/* The site for a stack that no cache has; kernel addresses are captured. */
+__attribute__((noinline)) int site_of_miss(struct thread_wait *wait,
+					   const struct switch_stack *stack)
+{
+	int near = near_site(wait, stack);
+
+	if (!wait || !stack || !stack->context.call)
+		return WAIT_SITE_OTHER;
+	return near >= 0 ? near : (int)wait_evict_site(wait);
+}
+
+/*
  * Sets the wait site and captures its stack unless the cache hit (@found). Returns whether it unwound.
  */
 static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
@@ -363,20 +415,22 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 	struct wait_site *site;
 	__u32 words;
 
-	if (found >= 0)
-		wait->site = (__u32)found;
-	else
-		wait->site = stack->context.call ? wait_evict_site(wait) : WAIT_SITE_OTHER;
-	site = site_of_wait(wait);
-	site->is_preempted = !wait->group;
 	if (found >= 0) {
+		wait->site = (__u32)found;
+		site = site_of_wait(wait);
+		site->is_preempted = !wait->group;
 		count(COUNTER_STACK_CACHE_HITS);
 		site->cache.uses++;
 		follow_name(site);
 		if (!should_check_cache(cpu, &site->cache, now))
 			return false;
 	}
-	if (!unwind_wait(ctx, cpu, stack, site, now) && found >= 0)
+	capture_kernel_addresses(ctx, stack);
+	if (found < 0)
+		wait->site = (__u32)site_of_miss(wait, stack);
+	site = site_of_wait(wait);
+	site->is_preempted = !wait->group;
+	if (!unwind_wait(cpu, stack, site, now) && found >= 0)
 		count(COUNTER_STACK_CACHE_WRONG);
 	words = stack_cache_words(&site->cache);
 	if (wait->words < words)
@@ -430,11 +484,13 @@ static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cp
 	mean_ns = *mean_of_wait(wait);
 	wait->weight = 1;
 	wait->has_room = 0;
+	wait->near = 0;
 	if ((is_looked_at || min_shift) &&
 	    !sample_wait(wait, is_looked_at ? &cpu->budget : NULL, mean_ns, min_shift))
 		return -1;
 	found = find_site(stack, task, wait, now);
-	if (are_many && !is_looked_at && (found < 0 || cpu->budget.samples_hits))
+	if (are_many && !is_looked_at && (found < 0 || cpu->budget.samples_hits) &&
+	    !may_mend_cache(cpu, wait, now))
 		sample_wait(wait, &cpu->budget, mean_ns, 0);
 	return found;
 }

@@ -65,6 +65,8 @@ struct thread_wait {
 	__u32 due_in_pass; // number of the next pass that tries
 	__u32 has_sampled; // bits (1 << enum wait_kind): weights above 1 were charged since the last report
 	__u32 has_room; // a cache is empty or has expired: one capture may save many
+	__u32 near;     // 1 + the site that matches in user space only; 0: none
+	__u32 pad;
 	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
 	__u32 mean_ns[WAIT_GROUPS];      // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
@@ -100,12 +102,15 @@ static __always_inline __u64 slot_at(__u64 monotonic_ns)
 	return (monotonic_ns + shared.realtime_offset_ns) / slot_ns;
 }
 
-/* The site whose cache matches the current thread, or -1. */
+/* The site whose cache matches the current thread, or -1: then wait->near may. */
 __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 					     struct switch_context *context, __u64 now,
 					     __u32 exec_id)
 {
-	if (!wait || !context || !read_stack_words(context, wait->words))
+	if (!wait || !context)
+		return -1;
+	wait->near = 0;
+	if (!read_stack_words(context, wait->words))
 		return -1;
 	wait->has_room = 0;
 #pragma unroll
@@ -113,8 +118,13 @@ __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 		// A truncated stack is cached for too short a time.
 		if (wait->sites[i].cache.until_ns <= now && !wait->sites[i].cache.is_truncated)
 			wait->has_room = 1;
-		if (stack_cache_matches(&wait->sites[i].cache, context, exec_id, now))
+		if (!stack_cache_matches(&wait->sites[i].cache, context, exec_id, now))
+			continue;
+		if (kernel_returns_match(&wait->sites[i].cache, context)) {
+			wait->near = 0;
 			return i;
+		}
+		wait->near = i + 1;
 	}
 	return -1;
 }
