@@ -145,12 +145,11 @@ static __always_inline bool kernel_returns_match(const struct stack_cache *cache
 	return true;
 }
 
-/* In user space. The words have been read. */
+/* In user space, though it may have expired. The words have been read. */
 static __always_inline bool stack_cache_matches(const struct stack_cache *cache,
-						struct switch_context *context, __u32 exec_id,
-						__u64 now)
+						struct switch_context *context, __u32 exec_id)
 {
-	return cache->until_ns > now && cache->call == context->call && cache->sp == context->sp &&
+	return cache->until_ns && cache->call == context->call && cache->sp == context->sp &&
 	       cache->pc == context->pc && cache->fp == context->fp && cache->exec_id == exec_id &&
 	       cache->returns == hash_returns(cache, context) &&
 	       python_frames_match(&cache->python, &context->python);

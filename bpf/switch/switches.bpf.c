@@ -353,7 +353,8 @@ static __always_inline bool should_check_cache(struct switch_cpu *cpu, struct st
 
 /*
  * Over budget, too, a cache that matches in user space only is captured again: it may compare a copy of the kernel's
- * return address, and miss each time. As often as hits are checked.
+ * return address, and miss each time. So is one that has expired: soon, if the stack was truncated, as those of a
+ * program that has just begun are. As often as hits are checked.
  */
 static __always_inline bool may_mend_cache(struct switch_cpu *cpu, const struct thread_wait *wait,
 					   __u64 now)

@@ -65,7 +65,7 @@ struct thread_wait {
 	__u32 due_in_pass; // number of the next pass that tries
 	__u32 has_sampled; // bits (1 << enum wait_kind): weights above 1 were charged since the last report
 	__u32 has_room; // a cache is empty or has expired: one capture may save many
-	__u32 near;     // 1 + the site that matches in user space only; 0: none
+	__u32 near;     // 1 + the site that matches in user space only, or has expired; 0: none
 	__u32 pad;
 	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
 	__u32 mean_ns[WAIT_GROUPS];      // moving average of each group's length, capped
@@ -118,9 +118,10 @@ __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 		// A truncated stack is cached for too short a time.
 		if (wait->sites[i].cache.until_ns <= now && !wait->sites[i].cache.is_truncated)
 			wait->has_room = 1;
-		if (!stack_cache_matches(&wait->sites[i].cache, context, exec_id, now))
+		if (!stack_cache_matches(&wait->sites[i].cache, context, exec_id))
 			continue;
-		if (kernel_returns_match(&wait->sites[i].cache, context)) {
+		if (wait->sites[i].cache.until_ns > now &&
+		    kernel_returns_match(&wait->sites[i].cache, context)) {
 			wait->near = 0;
 			return i;
 		}
