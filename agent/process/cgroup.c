@@ -198,3 +198,10 @@ void cgroup_parse(const char *text, size_t size, struct cgroup *ret_cgroup)
 			*ret_cgroup = cgroup;
 	}
 }
+
+const char *cgroup_shared(const struct cgroup *cgroup)
+{
+	if (cgroup->pod_uid[0])
+		return cgroup->pod_uid;
+	return cgroup->container[0] ? cgroup->container : cgroup->unit;
+}

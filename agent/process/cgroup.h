@@ -22,3 +22,6 @@ struct cgroup {
 
 /** Parse /proc/PID/cgroup (version 1, 2 or both), which may hold anything. */
 void cgroup_parse(const char *text, size_t size, struct cgroup *ret_cgroup);
+
+/** What a process shares with those that it was started with: its pod, else container, else unit; or empty. */
+const char *cgroup_shared(const struct cgroup *cgroup);

@@ -229,9 +229,7 @@ static void find_payer(struct process_entry *entry, const struct buffer *file)
 	struct cgroup cgroup;
 
 	cgroup_parse((const char *)file->bytes, file->size, &cgroup);
-	const char *shared = cgroup.pod_uid[0]     ? cgroup.pod_uid
-			     : cgroup.container[0] ? cgroup.container
-						   : cgroup.unit;
+	const char *shared = cgroup_shared(&cgroup);
 	if (shared[0])
 		entry->process.budget.payer = work_payer_of(shared, strlen(shared));
 }

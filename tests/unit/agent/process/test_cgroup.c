@@ -99,6 +99,31 @@ TEST(finds_pods_by_uid)
 	}
 }
 
+/* Or many processes of one pod, or of one unit, would each have a share of the agent. */
+TEST(processes_share_a_pod_before_a_container_before_a_unit)
+{
+	static const struct {
+		const char *what;
+		const char *text;
+		const char *shared;
+	} rows[] = {
+		{ "pod", "0::/kubepods/pod12345678-1234-1234-1234-123456789abc/" ID,
+		  "12345678-1234-1234-1234-123456789abc" },
+		{ "container", "0::/system.slice/docker-" ID ".scope", ID },
+		{ "container of a unit",
+		  "2:cpu:/system.slice/a.service\n1:name=systemd:/x/" ID "\n", ID },
+		{ "unit", "0::/system.slice/nginx.service", "nginx.service" },
+		{ "none", "0::/", "" },
+	};
+
+	for EACH (row, rows) {
+		struct cgroup cgroup;
+
+		cgroup_parse(row->text, strlen(row->text), &cgroup);
+		EXPECT_STR(row->shared, cgroup_shared(&cgroup), row->what);
+	}
+}
+
 TEST(survives_random_bytes)
 {
 	char text[512];
@@ -114,4 +139,6 @@ TEST(survives_random_bytes)
 }
 
 RUN_TESTS(cmocka_unit_test(finds_containers_and_units_in_last_components),
-	  cmocka_unit_test(finds_pods_by_uid), cmocka_unit_test(survives_random_bytes))
+	  cmocka_unit_test(finds_pods_by_uid),
+	  cmocka_unit_test(processes_share_a_pod_before_a_container_before_a_unit),
+	  cmocka_unit_test(survives_random_bytes))

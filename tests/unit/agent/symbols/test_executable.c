@@ -350,18 +350,28 @@ TEST(evicts_executables_without_holders)
 	executable_table_free(table);
 }
 
-static int open_for(struct executable_table *table, struct work_budget *budget,
-		    struct elf_image *image, uint32_t id)
+static int open_executable_for(struct executable_table *table, struct work_budget *budget,
+			       struct elf_image *image, uint32_t id,
+			       struct executable **ret_executable)
 {
-	struct executable *executable;
 	struct work work;
 
 	memcpy(image->note_id, &id, sizeof(id));
 	int fd = image_open_cut(image, IMAGE_TEXT + IMAGE_TEXT_BYTES);
 	assert_true(work_begin(&work, budget, "identifying files"));
-	int rc = executable_table_open(table, fd, "x", &executable, NULL);
+	int rc = executable_table_open(table, fd, "x", ret_executable, NULL);
 	work_end(&work);
 	close(fd);
+	return rc;
+}
+
+/* And hold it. */
+static int open_for(struct executable_table *table, struct work_budget *budget,
+		    struct elf_image *image, uint32_t id)
+{
+	struct executable *executable;
+	int rc = open_executable_for(table, budget, image, id, &executable);
+
 	if (!rc)
 		executable_hold(executable);
 	return rc;
@@ -372,6 +382,7 @@ TEST(one_payer_leaves_executables_to_others)
 	struct executable_table *table = executable_table_new();
 	struct work_pool pool = { .process_ns = UINT64_MAX / 4, .total_ns = UINT64_MAX / 4 };
 	struct work_budget many, other;
+	struct executable *shared;
 	struct elf_image image;
 	uint32_t count = 0;
 
@@ -382,6 +393,16 @@ TEST(one_payer_leaves_executables_to_others)
 		count++;
 	EXPECT_EQ(EXECUTABLES_MAX / 2, count, "of the first payer");
 	EXPECT_EQ(0, open_for(table, &other, &image, EXECUTABLES_MAX), "another's");
+	for (uint32_t id = 0; id < 2; id++) {
+		assert_int_equal(0, open_executable_for(table, &many, &image, id, &shared));
+		executable_table_charge(table, shared, many.payer);
+		EXPECT_EQ(-ENOSPC, open_for(table, &many, &image, count), "they are its own");
+		for (int again = 0; again < 2; again++)
+			executable_table_charge(table, shared, other.payer);
+	}
+	// It may have as many as it leaves: two files of nobody make room for one more.
+	EXPECT_EQ(0, open_for(table, &many, &image, count), "two files are nobody's now");
+	EXPECT_EQ(-ENOSPC, open_for(table, &many, &image, count + 1), "and no more");
 	executable_table_free(table);
 }
 
