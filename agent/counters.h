@@ -9,7 +9,8 @@
 	X(EXPORT_RETRIES, sender.retries,                                                          \
 	  "Exports that failed and were tried again. See the log for the collector's answer.")     \
 	X(EXPORT_RESENDS, sender.resends,                                                          \
-	  "Batches sent again with stack definitions that the collector had evicted.")             \
+	  "Batches sent again: the collector no longer had the definitions of their "              \
+	  "stacks. Nothing is lost.")                                                              \
 	X(EXPORT_DUPLICATES, sender.duplicates,                                                    \
 	  "Batches that the collector had stored already: an acknowledgement was lost.")           \
 	X(SPOOL_FULL, sender.samples_dropped,                                                      \
@@ -17,8 +18,9 @@
 	X(SAMPLES_REFUSED, sender.samples_refused,                                                 \
 	  "Samples dropped: the collector refused the batch. See the log for the reason.")         \
 	X(SAMPLES_OUT_OF_RANGE, sender.samples_out_of_range,                                       \
-	  "Samples refused: outside of the time range that the collector accepts. Check the "      \
-	  "clocks of this node and of the collector.")                                             \
+	  "Samples dropped by the collector: older than its retention, or ahead of its "           \
+	  "clock. Check the clocks of this node and of the collector, or raise its "               \
+	  "--retention.")                                                                          \
 	X(SAMPLES_SERIES, sender.samples_series,                                                   \
 	  "Samples dropped: the collector has too many series. Look for labels of high "           \
 	  "cardinality.")                                                                          \
@@ -26,7 +28,8 @@
 	  "Samples stored under the label other, without some of their labels: too many series. "  \
 	  "Look for labels of high cardinality.")                                                  \
 	X(STACKS_LOST, profiler.stacks_lost,                                                       \
-	  "Counts without a stack: its frames never arrived. Give the agent more CPU.")            \
+	  "Stacks truncated: the record with the callers of their kernel or user part "            \
+	  "did not arrive. Look at ring_full; give the agent more CPU.")                           \
 	X(THREADS_OTHER, profiler.threads_other,                                                   \
 	  "Samples of the thread \"other\": their process has more than 32 thread names. Sums "    \
 	  "are right; give its threads names that differ by a number only.")                       \
@@ -90,6 +93,9 @@
 	X(LINE_READS_FAILED, profiler.line_failures,                                               \
 	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
 	  "Their frames show functions only. --log-level debug names each file.")                  \
+	X(LAUNCHER_RESTARTS, launcher_restarts,                                                    \
+	  "Restarts of the launcher of source-line readers: it died. Look for the OOM killer in "  \
+	  "the kernel's log.")                                                                     \
 	X(ANALYSES_PUT_OFF, profiler.analyses_put_off,                                             \
 	  "Analyses of a process put off: the agent's CPU time for it per export interval is "     \
 	  "used up. Its new functions get names later; the log names the process.")                \

@@ -141,7 +141,7 @@ static int add_series(void *context, struct export_interval *interval)
 	struct agent *agent = context;
 	struct stats now;
 
-	stats_read(&now, agent->profiler, agent->sender, agent->restrictions);
+	stats_read(&now, agent->profiler, agent->sender, agent->restrictions, agent->launcher);
 	int rc = stats_add_series(&agent->stats_exported, &now, &agent->own_labels, interval);
 	agent->stats_exported = now;
 	return rc;
@@ -308,9 +308,9 @@ static void log_start(const struct agent *agent)
 		 ": sampling %d CPUs at %llu Hz%s, exporting to %s every %.3g s",
 		 get_nprocs(), (unsigned long long)options->frequency_hz, process,
 		 options->collector, options->interval_ns / 1e9);
-	log_info(
-		"agent: unwind tables of %u of %u running processes were ready when sampling began",
-		ready->processes - ready->waiting, ready->processes);
+	log_info("agent: unwind tables ready for %u of %u running processes; stacks of the others "
+		 "may be truncated in the first seconds",
+		 ready->processes - ready->waiting, ready->processes);
 	if (agent->stats_before.profiler.budget_known)
 		log_info("agent: overhead budget %.2f %% of a core, %.2f %% of this machine",
 			 100 * budget->budget, 100 * budget->budget / budget->cores);
@@ -370,7 +370,7 @@ static void report(struct agent *agent, enum log_level level)
 	char text[STATS_TEXT_BYTES];
 	struct stats now;
 
-	stats_read(&now, agent->profiler, agent->sender, agent->restrictions);
+	stats_read(&now, agent->profiler, agent->sender, agent->restrictions, agent->launcher);
 	stats_format(&agent->stats_before, &now, text);
 	log_line(level, "agent: %s", text);
 	stats_post_losses(&agent->stats_before, &now, agent->events);
@@ -405,9 +405,12 @@ static void on_profiler(struct agent *agent)
 	int rc = profiler_read(agent->profiler, &err);
 
 	if (rc && !agent->read_failing)
-		log_error("profiler: cannot read stacks: %s; samples have no stacks until a retry "
-			  "succeeds",
-			  err.text);
+		log_error(
+			"profiler: %s; samples have no stacks until a retry succeeds; restart the "
+			"agent if the counter ring_full keeps rising",
+			err.text);
+	else if (!rc && agent->read_failing)
+		log_info("profiler: reads the ring buffer again");
 	agent->read_failing = rc != 0;
 }
 
@@ -477,7 +480,8 @@ static void stop(struct agent *agent)
 	profiler_stop(agent->profiler);
 	watchdog_begin_turn("exporting the last interval");
 	if (export(agent, &err))
-		log_error("profiler: the final export interval was not sent: %s", err.text);
+		log_error("profiler: dropped the samples of the final export interval: %s",
+			  err.text);
 	watchdog_begin_turn("detaching from the kernel");
 	profiler_close(take(agent->profiler));
 	watchdog_begin_turn("sending the last batches");
@@ -517,7 +521,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cairn-agent: %s\n", err.text);
 		return EXIT_FAILURE;
 	}
-	stats_read(&agent.stats_before, agent.profiler, agent.sender, agent.restrictions);
+	stats_read(&agent.stats_before, agent.profiler, agent.sender, agent.restrictions,
+		   agent.launcher);
 	log_start(&agent);
 	log_events(&agent);
 	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;

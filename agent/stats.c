@@ -69,6 +69,7 @@ static const struct {
 	{ .counter = OWN(SPOOL_FULL) },
 	{ .counter = OWN(SAMPLES_REFUSED) },
 	{ .counter = OWN(CALLS_REFUSED) },
+	{ .counter = OWN(LAUNCHER_RESTARTS) },
 };
 
 static uint64_t read_rss(void)
@@ -82,7 +83,7 @@ static uint64_t read_rss(void)
 }
 
 void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender,
-		const struct restrictions *restrictions)
+		const struct restrictions *restrictions, struct confined_launcher *launcher)
 {
 	*ret_stats = (struct stats){
 		.time_ns = clock_monotonic_ns(),
@@ -92,6 +93,7 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct
 	profiler_read_stats(profiler, &ret_stats->profiler);
 	sender_read_stats(sender, &ret_stats->sender);
 	ret_stats->calls_refused = restrictions_refused(restrictions);
+	ret_stats->launcher_restarts = confined_launcher_restarts(launcher);
 }
 
 // ---- counters -------------------------------------------------------------------------------

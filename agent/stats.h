@@ -8,6 +8,7 @@
 #include "agent/profiler.h"
 #include "agent/restrictions.h"
 #include "agent/ship/sender.h"
+#include "base/confined/confined_process.h"
 #include "base/event_log.h"
 #include "bpf/bpf_counters.h"
 #include "base/contract/label_names.h"
@@ -20,6 +21,7 @@ struct stats {
 	struct profiler_stats profiler;
 	struct sender_stats sender;
 	uint64_t calls_refused;
+	uint64_t launcher_restarts;
 };
 
 enum {
@@ -29,8 +31,9 @@ enum {
 	STATS_TOKEN_BYTES = 32,
 };
 
+/** @launcher: NULL: nothing runs confined. */
 void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender,
-		const struct restrictions *restrictions);
+		const struct restrictions *restrictions, struct confined_launcher *launcher);
 
 /** What happened between two moments. */
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES]);

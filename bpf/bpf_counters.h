@@ -6,15 +6,15 @@
 #define BPF_COUNTERS(X)                                                                            \
 	X(SAMPLES, "On-CPU samples counted.")                                                      \
 	X(TICKS_IDLE, "Timer ticks that hit an idle CPU.")                                         \
-	X(TICKS_LATE, "Late timer ticks not counted: an idle CPU's timer was held back and would " \
-		      "charge the thread that just began. Nothing to do.")                         \
+	X(TICKS_LATE, "Timer ticks not counted: the CPU was idle, and its late tick would charge " \
+		      "idle time to the thread that just began. Nothing is lost.")                 \
 	X(SAMPLES_FILTERED, "Samples of other processes than --pid selects.")                      \
 	X(COUNTS_NEW, "Distinct count keys added to the counts map.")                              \
 	X(COUNTS_FULL,                                                                             \
 	  "Counts dropped: counts map full. Use a shorter --interval or a lower --frequency.")     \
-	X(COUNTS_BUSY, "Samples dropped: the timer interrupted a BPF program that had locked the " \
-		       "map of counts. Use a "                                                     \
-		       "lower --frequency.")                                                       \
+	X(COUNTS_BUSY,                                                                             \
+	  "Counts of any profile type dropped: map of counts locked, or swapped by the "           \
+	  "agent twice in a row. Use a lower --frequency.")                                        \
 	X(STACKS_SENT, "Stack traces passed from the BPF programs to the agent, each once.")       \
 	X(SENT_STACKS_FULL,                                                                        \
 	  "Stack traces passed to the agent again on each sample: map of known stacks full. "      \
@@ -30,8 +30,9 @@
 	X(USER_FRAMES, "User frames unwound.")                                                     \
 	X(KERNEL_FRAMES, "Kernel frames unwound.")                                                 \
 	X(SWITCHES, "Context switches of profiled threads.")                                       \
-	X(SWITCHES_UNTRACKED, "Context switches of threads not tracked yet. Their time is added "  \
-			      "when the agent first sees the thread.")                             \
+	X(SWITCHES_UNTRACKED,                                                                      \
+	  "Context switches of threads without state yet. The agent's next sweep adds "            \
+	  "their time. Nothing to do.")                                                            \
 	X(THREADS_DROPPED,                                                                         \
 	  "Threads without off-CPU time: no memory for their state. Free memory on this machine.") \
 	X(OFF_CPU_UNWOUND, "Off-CPU intervals whose stack was unwound.")                           \
@@ -39,10 +40,11 @@
 			       "has weight N; totals stay right.")                                 \
 	X(OFF_CPU_SWEPT, "Kernel stacks of long off-CPU intervals, read by the agent's regular "   \
 			 "look at blocked threads.")                                               \
-	X(OFF_CPU_BUSY, "Off-CPU intervals dropped: thread locked by a sweep or a waker. Nothing " \
-			"to do below 5 % of switches.")                                            \
+	X(OFF_CPU_BUSY,                                                                            \
+	  "Off-CPU intervals dropped: the agent's sweep or a waker held the thread's "             \
+	  "lock. Nothing to do below 5 % of switches; report it above.")                           \
 	X(STACK_CACHE_HITS,                                                                        \
-	  "Off-CPU intervals with the stack of the thread's cache: not unwound.")                  \
+	  "Off-CPU intervals that took the thread's cached stack instead of unwinding.")           \
 	X(STACK_CACHE_CHECKED, "Stack cache hits unwound all the same, to check them.")            \
 	X(STACK_CACHE_WRONG, "Checked stack cache hits with another stack. Report it if more "     \
 			     "than a few in a hundred are.")                                       \
@@ -61,24 +63,30 @@
 	X(WAKES_UNWOUND, "Wake-ups whose waker stack was unwound.")                                \
 	X(WAKES_SAMPLED_OUT, "Wake-ups sampled out: too many to unwind. Each kept one has weight " \
 			     "N; totals stay right.")                                              \
-	X(WAKES_BUSY, "Wake-ups dropped: thread locked by a sweep or its own switch. Nothing to "  \
-		      "do below 5 % of wake-ups.")                                                 \
+	X(WAKES_BUSY,                                                                              \
+	  "Wake-ups dropped: the agent's sweep or the thread's own switch held its lock. "         \
+	  "Nothing to do below 5 % of wake-ups; report it above.")                                 \
 	X(GPU_CALLS, "GPU driver calls probed, kernel launches excluded.")                         \
 	X(GPU_LAUNCHES, "GPU kernel launches probed.")                                             \
 	X(GPU_STACKS, "GPU driver calls whose stack was unwound.")                                 \
 	X(GPU_CALLS_DROPPED, "GPU driver calls not recorded, without effect on the program: the "  \
 			     "last of a burst. Nothing to do below 5 % of gpu_calls.")             \
 	X(GPU_CALLS_BUSY,                                                                          \
-	  "GPU driver calls not recorded, without effect on the program: two others were being "   \
-	  "recorded on the same CPU. Nothing to do below 5 % of gpu_calls.")                       \
-	X(GPU_CALLS_NESTED, "GPU driver calls without a duration: nested too deeply. Nothing to "  \
-			    "do.")                                                                 \
+	  "GPU driver calls not recorded, without effect on the program: two others were "         \
+	  "being recorded on the same CPU. If one allocated or freed, GPU memory in use "          \
+	  "of its process ends; else nothing to do below 5 % of gpu_calls.")                       \
+	X(GPU_CALLS_NESTED, "GPU driver and NCCL calls not recorded: nested too deeply. A missed " \
+			    "allocation or free ends GPU memory in use of its process.")           \
 	X(GPU_MAPS_FULL, "GPU allocations, functions or graphs dropped: map full. Their bytes "    \
 			 "and names are missing; profile fewer processes with --pid.")             \
-	X(GPU_CAPTURES_MISSED, "CUDA graph captures incomplete: the probes came after they "       \
-			       "began. Start the agent before the process.")                       \
-	X(GPU_UNKNOWN_FREES, "Frees of GPU memory that was allocated before the probes came. "     \
-			     "Start the agent before the process to see it.")                      \
+	X(GPU_CAPTURES_MISSED,                                                                     \
+	  "CUDA graphs without their GPU kernels: a part of the capture was not seen. "            \
+	  "Start the agent before the process; above some 5,000 launches/s the first "             \
+	  "graph stays incomplete.")                                                               \
+	X(GPU_UNKNOWN_FREES,                                                                       \
+	  "Frees of GPU memory whose allocation was not recorded: made before the probes "         \
+	  "came, or dropped (gpu_maps_full, gpu_calls_busy). Start the agent before the "          \
+	  "process.")                                                                              \
 	X(NCCL_MISMATCHED, "NCCL calls without a skew: other ranks' call of the same number is "   \
 			   "another one. Check that all ranks run the same program.")
 

@@ -263,7 +263,8 @@ static int plan_resources(struct collector *collector, struct error *err)
 	collector->messages.bytes_max = collector->memory.messages_bytes;
 	collector->answers.bytes_max = collector->memory.answers_bytes;
 	collector->rpc_events.metrics = &collector->metrics;
-	log_info("collector: memory limit %llu MiB: store %llu, messages %llu, answers %llu",
+	log_info("collector: memory limit %llu MiB: store %llu MiB, agents' messages %llu MiB, "
+		 "answers to queries %llu MiB",
 		 (unsigned long long)collector->memory.total_bytes >> 20,
 		 (unsigned long long)collector->memory.store_bytes >> 20,
 		 (unsigned long long)collector->memory.messages_bytes >> 20,

@@ -134,10 +134,11 @@ static void end_process(const struct watchdog *dog, const struct watchdog_view *
 	if (pid)
 		snprintf(process, sizeof(process), " of process %d", pid);
 	if (may_log() && is_signal)
-		log_error("%s: stopped by a signal without the final export: still busy with %s%s "
-			  "(%.1f s); samples of the last export interval are lost",
-			  options->subject, stage ? stage : "no stage", process,
-			  (double)view->busy_ms / 1000);
+		log_error(
+			"%s: ended by its watchdog after a signal: still busy with %s%s (%.1f s); "
+			"lost: the last export interval and batches not sent yet",
+			options->subject, stage ? stage : "no stage", process,
+			(double)view->busy_ms / 1000);
 	else if (may_log())
 		log_error("%s: ended by its watchdog: stuck in %s%s (%.1f s, limit %.1f s); %s",
 			  options->subject, stage ? stage : "no stage", process,

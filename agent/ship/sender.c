@@ -30,7 +30,8 @@ enum {
 	UNEXPECTED_TRIES_MAX = 20,
 	TOO_LARGE_TRIES_MAX = 8,
 	DEFINITION_TRIES_MAX = 3,
-	REFUSED_LOG_S = 60,               // between lines about refused samples
+	REFUSED_LOG_S = 60, // between lines about refused samples
+	TIME_TEXT_BYTES = 32,
 	ORDINARY_MESSAGE_BYTES = 4 << 20, // gRPC's default limit of a message
 };
 
@@ -111,15 +112,31 @@ static void acknowledge(struct sender *sender, const struct profile *profile)
 	}
 }
 
+static const char *format_time(uint64_t time_ns, char text[TIME_TEXT_BYTES])
+{
+	time_t time = (time_t)(time_ns / NS_PER_SECOND);
+	struct tm utc;
+
+	if (!gmtime_r(&time, &utc) ||
+	    !strftime(text, TIME_TEXT_BYTES, "%Y-%m-%d %H:%M:%S UTC", &utc))
+		return "?"; // the collector's word may be any number
+	return text;
+}
+
 static void log_refused(const struct export_refused *refused)
 {
-	if (refused->late + refused->future)
-		log_error("sender: the collector refused %llu samples: outside of the time range "
-			  "that it accepts (Unix time %llu to %llu s); check the clocks of this "
-			  "node and of the collector",
-			  (unsigned long long)(refused->late + refused->future),
-			  (unsigned long long)(refused->from_ns / NS_PER_SECOND),
-			  (unsigned long long)(refused->to_ns / NS_PER_SECOND));
+	char time[TIME_TEXT_BYTES];
+
+	if (refused->late)
+		log_error("sender: the collector dropped %llu samples: older than its retention "
+			  "(it keeps those since %s); check this node's clock, or raise the "
+			  "collector's --retention",
+			  (unsigned long long)refused->late, format_time(refused->from_ns, time));
+	if (refused->future)
+		log_error("sender: the collector dropped %llu samples: ahead of its clock (it "
+			  "accepts those until %s); check the clocks of this node and of the "
+			  "collector",
+			  (unsigned long long)refused->future, format_time(refused->to_ns, time));
 	if (refused->series)
 		log_error("sender: the collector dropped %llu samples: too many series; look for "
 			  "labels of high cardinality",
@@ -324,7 +341,7 @@ static void note_answer(struct sender *sender)
 	uint64_t dropped = sender->spool.dropped_batches;
 	pthread_mutex_unlock(&sender->mutex);
 	log_info("sender: collector answers again after %llu.%llu s: sending %u spooled batches, "
-		 "%llu batches dropped since start",
+		 "%llu batches dropped since the agent started",
 		 (unsigned long long)(away_ms / 1000), (unsigned long long)(away_ms % 1000 / 100),
 		 waiting, (unsigned long long)dropped);
 }

@@ -74,8 +74,8 @@ static const struct {
 	[GPU_CLASS_BUSY] = {
 		.name = "gpu_busy",
 		.title = "GPU bound: cause unknown",
-		.advice = { "Neither compute nor memory bandwidth is known to be saturated: small or "
-			    "unbalanced GPU kernels, or missing figures.",
+		.advice = { "Neither compute nor memory bandwidth is saturated, as far as it was measured. "
+			    "Likely: small or unbalanced GPU kernels.",
 			    "Profile one step with Nsight Compute." },
 	},
 	[GPU_CLASS_ALLOCATOR] = {
@@ -120,7 +120,8 @@ static const struct {
 	[GPU_CLASS_CONTENTION] = {
 		.name = "gpu_contention",
 		.title = "GPU contention: other processes use the same GPU",
-		.advice = { "gpu_process:busy by service shows which processes.",
+		.advice = { "Select all services and open GPU busy, by process: the other services on this "
+			    "GPU are the competitors.",
 			    "Separate them by MIG, or by GPU." },
 	},
 };

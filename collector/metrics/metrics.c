@@ -59,7 +59,8 @@ static const struct {
 	FIGURE("stacks_dropped_total", "counter", stacks_dropped,
 	       "Stacks dropped: their partition has the maximum of stack nodes. Their values count "
 	       "as lost stacks."),
-	FIGURE("chunk_bytes_total", "counter", chunk_bytes, "Compressed bytes of written chunks."),
+	FIGURE("chunk_bytes_total", "counter", chunk_bytes,
+	       "Compressed bytes of profiles written to chunks since start. Not the size on disk."),
 	FIGURE("chunk_rows_total", "counter", chunk_rows, "Rows in written chunks."),
 	FIGURE("stored_bytes", "gauge", stored_bytes, "Bytes on disk, approximate."),
 	FIGURE("memory_bytes", "gauge", memory_bytes,

@@ -410,7 +410,9 @@ static int open_to_write(struct keeper *keeper, struct error *err)
 	}
 	if (rc == 0 && db_damage(keeper->store->db)[0]) {
 		keeper->damaged_openings++;
-		log_error("store %s: damaged: %s; the rest is served; --check lists the damage",
+		log_error("store %s: damaged: %s; queries skip the damaged part; to list it, stop "
+			  "the "
+			  "collector and run cairn-collector --check, or check a restored backup",
 			  keeper->path, db_damage(keeper->store->db));
 	}
 	return rc ? error_set(err, rc == -EUCLEAN ? -EBADMSG : rc, "%s", cause.text) : 0;
@@ -509,7 +511,8 @@ static int recover(struct keeper *keeper, struct error *err)
 		refuse(keeper, REFUSAL_WRITE, &cause);
 		return error_set(err, cause.code, "%s", cause.text);
 	}
-	log_info("store: open again, with all that was acknowledged");
+	log_info("store: opened again for writing%s",
+		 db_damage(keeper->store->db)[0] ? "" : "; no acknowledged batch lost");
 	return 0;
 }
 
@@ -541,8 +544,10 @@ static void log_damage(struct keeper *keeper)
 
 	while (rocksdb_next_damage(keeper->store, &start_ns, damage)) {
 		format_time(start_ns, text);
-		log_error("store %s: profiles of the hour from %s damaged: %s; queries skip them; "
-			  "--check lists the damage",
+		log_error("store %s: hour from %s damaged: %s; queries skip the damaged profiles; "
+			  "to list "
+			  "them, stop the collector and run cairn-collector --check, or check a "
+			  "restored backup",
 			  keeper->path, text, damage);
 	}
 }

@@ -42,14 +42,14 @@ static const struct {
 	  "agent more CPU "
 	  "or use a lower --frequency" },
 	{ &now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY],
-	  "agent: off-CPU intervals dropped: thread locked by a sweep or a waker (off_cpu_busy: 7 "
-	  "in the last "
-	  "60 s); nothing to do below 5 % of switches" },
+	  "agent: off-CPU intervals dropped: the agent's sweep or a waker held the thread's lock "
+	  "(off_cpu_busy: 7 in the last 60 s); nothing to do below 5 % of switches; report it "
+	  "above" },
 	{ &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
 	  "agent: GPU driver calls not recorded, without effect on the program: two others were "
-	  "being recorded on the same CPU (gpu_calls_busy: 7 in the last 60 s); nothing to do "
-	  "below 5 % of "
-	  "gpu_calls" },
+	  "being recorded on the same CPU (gpu_calls_busy: 7 in the last 60 s); if one "
+	  "allocated or freed, GPU memory in use of its process ends; else nothing to do below "
+	  "5 % of gpu_calls" },
 	{ &now.profiler.snapshots.lost, "agent: stack snapshots not unwound: the kernel did not "
 					"run the unwinder (snapshots_failed: 7 in the last "
 					"60 s); their samples count with a truncated stack" },

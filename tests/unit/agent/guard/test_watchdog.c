@@ -141,8 +141,8 @@ TEST(ends_a_busy_process_at_a_signal)
 	const char *log = log_of(hang_when_told_to_end, &status);
 
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
-	assert_non_null(strstr(log, "test: stopped by a signal without the final export: still "
-				    "busy with exporting ("));
+	assert_non_null(strstr(log, "test: ended by its watchdog after a signal: still busy "
+				    "with exporting ("));
 }
 
 static void work_in_turns(void)
