@@ -60,6 +60,8 @@ struct entry {
 	bool awaits_debug;                           // requested from debuginfod
 	bool deferred;                               // symbols: no CPU time left in this interval
 	bool unreadable;                             // symbols: reading failed, not tried again
+	uint64_t no_lines_until_ns; // no file with its lines was found: not looked for again
+	uint32_t no_lines_version;  // of its symbols then
 };
 
 /* A file on a disk. Compared and hashed as bytes: no padding. */
@@ -743,6 +745,18 @@ static int open_debug(const struct entry *entry, const struct debug_file_search 
 	return fd < 0 ? -1 : fd;
 }
 
+static bool is_known_without_lines(const struct entry *entry)
+{
+	return entry->no_lines_version == entry->executable.symbols_version &&
+	       clock_monotonic_ns() < entry->no_lines_until_ns;
+}
+
+static void note_without_lines(struct entry *entry)
+{
+	entry->no_lines_version = entry->executable.symbols_version;
+	entry->no_lines_until_ns = clock_monotonic_ns() + NO_LINES_S * NS_PER_SECOND;
+}
+
 int executable_open_lines(struct executable_table *table, struct executable *executable,
 			  struct line_files *ret_files)
 {
@@ -751,6 +765,8 @@ int executable_open_lines(struct executable_table *table, struct executable *exe
 	struct file_version version;
 	struct symbol symbol;
 
+	if (is_known_without_lines(entry))
+		return -ENODATA;
 	// Reading symbols finds the debug file, or requests it from a server.
 	executable_find_symbol(table, executable, 0, &symbol);
 	files.fd = executable_open_file(executable, &version);
@@ -759,8 +775,14 @@ int executable_open_lines(struct executable_table *table, struct executable *exe
 	_cleanup_(close_search) struct debug_file_search search = open_search(entry);
 	if (file_symbols_have_debug_file(&entry->symbols))
 		files.debug_fd = fcntl(entry->symbols.debug_fd, F_DUPFD_CLOEXEC, 3);
-	else if (!file_has_lines(files.fd))
+	else if (!file_has_lines(files.fd)) {
 		files.debug_fd = open_debug(entry, &search);
+		if (files.debug_fd < 0) {
+			note_without_lines(entry);
+			close(files.fd);
+			return -ENODATA;
+		}
+	}
 	files.alt_fd =
 		debug_file_open_alt(files.debug_fd >= 0 ? files.debug_fd : files.fd, &search);
 	*ret_files = files;

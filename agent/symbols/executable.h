@@ -17,6 +17,7 @@
 enum {
 	EXECUTABLES_MAX = 16384,         // files per node; the least recently used are evicted
 	EXECUTABLE_FILES_OPEN_MAX = 512, // descriptors kept; half of the usual RLIMIT_NOFILE
+	NO_LINES_S = 60,                 // so long no debug file is looked for again where none was
 };
 #define EXECUTABLE_SYMBOL_MEMORY_MAX \
 	(64ULL << 20) // of all symbol tables; the least recently used are evicted, and read again
@@ -131,7 +132,10 @@ struct line_files {
 	int alt_fd;   // DWARF shared with other files (debug_file_open_alt())
 };
 
-/** Open them for the caller. Returns 0; -ENOENT if the executable's file is closed; -errno. */
+/**
+ * Open them for the caller. Returns 0; -ENOENT if the executable's file is closed; -ENODATA if neither it nor a debug
+ * file has lines, which is looked for again after NO_LINES_S seconds; -errno.
+ */
 int executable_open_lines(struct executable_table *table, struct executable *executable,
 			  struct line_files *ret_files);
 void line_files_close(struct line_files *files);

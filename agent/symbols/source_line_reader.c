@@ -265,14 +265,17 @@ static bool is_small_enough(int fd)
 	return fstat(fd, &status) == 0 && status.st_size <= LINE_FILE_BYTES_MAX;
 }
 
-static struct job *begin_job(struct source_line_reader *reader, struct executable *executable)
+static int begin_job(struct source_line_reader *reader, struct executable *executable,
+		     struct job **ret_job)
 {
 	struct job *job = NULL;
 	struct line_files files;
 
-	if (reader->job_count == LINE_JOBS_MAX ||
-	    executable_open_lines(reader->executables, executable, &files))
-		return NULL;
+	if (reader->job_count == LINE_JOBS_MAX)
+		return -EAGAIN;
+	int rc = executable_open_lines(reader->executables, executable, &files);
+	if (rc)
+		return rc == -ENODATA ? -ENOENT : -EAGAIN;
 	if (is_small_enough(files.debug_fd >= 0 ? files.debug_fd : files.fd))
 		job = calloc(1, sizeof(*job));
 	if (job)
@@ -281,30 +284,38 @@ static struct job *begin_job(struct source_line_reader *reader, struct executabl
 		line_files_close(&files);
 		free(job ? job->key : NULL);
 		free(job);
-		return NULL;
+		return -EAGAIN;
 	}
 	job->files = files;
 	job->next = reader->gathering;
 	reader->gathering = job;
 	reader->job_count++;
-	return job;
+	*ret_job = job;
+	return 0;
 }
 
-static struct job *find_job(struct source_line_reader *reader, struct executable *executable)
+/* Returns 0; -EAGAIN: not now; -ENOENT: there are no lines. */
+static int find_job(struct source_line_reader *reader, struct executable *executable,
+		    struct job **ret_job)
 {
-	for (struct job *job = reader->gathering; job; job = job->next)
-		if (strcmp(job->key, executable->key) == 0)
-			return job;
-	return is_resting(reader, executable->key) ? NULL : begin_job(reader, executable);
+	for (struct job *job = reader->gathering; job; job = job->next) {
+		if (strcmp(job->key, executable->key) == 0) {
+			*ret_job = job;
+			return 0;
+		}
+	}
+	return is_resting(reader, executable->key) ? -EAGAIN
+						   : begin_job(reader, executable, ret_job);
 }
 
 static int request(struct source_line_reader *reader, struct executable *executable,
 		   uint64_t offset, struct id128 id)
 {
-	struct job *job = find_job(reader, executable);
+	struct job *job;
+	int rc = find_job(reader, executable, &job);
 
-	if (!job || job->count == LINE_WORKER_OFFSETS_MAX)
-		return -EAGAIN;
+	if (rc || job->count == LINE_WORKER_OFFSETS_MAX)
+		return rc ? rc : -EAGAIN;
 	if (source_line_cache_ask(&reader->cache, id, executable->symbols_version) == 0)
 		job->offsets[job->count++] = offset;
 	return -EAGAIN;

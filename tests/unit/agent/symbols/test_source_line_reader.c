@@ -195,6 +195,31 @@ TEST(answers_that_there_are_no_lines)
 	program_end(&program);
 }
 
+/* Most files of a node are stripped: without rest each would be opened, and read by a process, for each new address. */
+TEST(a_file_without_lines_is_left_alone_for_a_while)
+{
+	struct source_lines place;
+	struct fixture fixture;
+	struct program program;
+
+	program_new(&program, "-g");
+	run("cd %s && objcopy --only-keep-debug p p.debug && strip --strip-debug p && "
+	    "objcopy --add-gnu-debuglink=p.debug p && mv p.debug elsewhere%s",
+	    program.folder, "");
+	fixture_open(&fixture, &program, false);
+	uint64_t offset = offset_of(&fixture, "outer");
+	EXPECT_EQ(-ENOENT,
+		  source_line_reader_find(fixture.reader, fixture.executable, offset, &place),
+		  "known at once: nothing is read");
+	run("cd %s && mv elsewhere p.debug%s", program.folder, "");
+	EXPECT_EQ(-ENOENT, find(&fixture, offset, &place), "a debug file that came a moment later");
+	fixture.executable->symbols_version++;
+	EXPECT_EQ(0, find(&fixture, offset, &place), "it has new symbols");
+	EXPECT_STR("inner", place.lines[0].name, "and lines");
+	fixture_close(&fixture);
+	program_end(&program);
+}
+
 TEST(reads_lines_from_the_debug_file)
 {
 	struct source_lines place;
@@ -355,6 +380,7 @@ RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(finds_an_inlined_call_with_its_
 		cmocka_unit_test(finds_a_nested_function),
 		cmocka_unit_test(instructions_of_one_line_share_a_start),
 		cmocka_unit_test(answers_that_there_are_no_lines),
+		cmocka_unit_test(a_file_without_lines_is_left_alone_for_a_while),
 		cmocka_unit_test(reads_lines_from_the_debug_file),
 		cmocka_unit_test(reads_shared_dwarf),
 		cmocka_unit_test(damaged_dwarf_only_harms_the_worker),
