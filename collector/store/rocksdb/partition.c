@@ -639,11 +639,12 @@ static int clean_presence(struct loading *loading, enum record_kind kind, uint64
 	return 0;
 }
 
-int partition_clean_presence(struct partition *partition, struct db *db, struct db_batch *batch,
+int partition_clean_presence(struct partition *partition, struct db *db,
+			     const struct tombstone_list *tombstones, struct db_batch *batch,
 			     struct error *err)
 {
 	struct loading loading = { .partition = partition,
-				   .tombstones = partition->tombstones,
+				   .tombstones = tombstones,
 				   .batch = batch };
 
 	return read_records(&loading, db, RECORD_PRESENCE, RECORD_PRESENCE, clean_presence, err);

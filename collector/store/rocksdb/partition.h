@@ -108,8 +108,9 @@ int partition_set_tombstones(struct partition *partition, struct db *db,
 			     struct tombstone_list *tombstones, struct error *err);
 /** Free the postings: they have changed on disk. No append has used them that is still in flight. */
 void partition_drop_postings(struct partition *partition);
-/** Add to @batch what makes the records of presence be without what is deleted. */
-int partition_clean_presence(struct partition *partition, struct db *db, struct db_batch *batch,
+/** Add to @batch what makes the records of presence be without what @tombstones are about. */
+int partition_clean_presence(struct partition *partition, struct db *db,
+			     const struct tombstone_list *tombstones, struct db_batch *batch,
 			     struct error *err);
 
 /** Record the presence of @run's series. */

@@ -454,6 +454,17 @@ int db_drop_files(struct db *db, enum db_family family, struct bytes from, struc
 	return rc ? rc : db_failed(db, err);
 }
 
+int db_flush(struct db *db, struct error *err)
+{
+	rocksdb_flushoptions_t *options = rocksdb_flushoptions_create();
+	char *text = NULL;
+
+	for (int i = 0; i < DB_FAMILY_COUNT && !text; i++)
+		rocksdb_flush_cf(db->rocksdb, options, db->handles[i], &text);
+	rocksdb_flushoptions_destroy(options);
+	return set_error(err, db, "flush", text);
+}
+
 void db_compact(struct db *db, enum db_family family)
 {
 	rocksdb_compact_range_cf(db->rocksdb, db->handles[family], NULL, 0, NULL, 0);

@@ -87,6 +87,9 @@ int db_get(struct db *db, enum db_family family, struct bytes key, struct buffer
 int db_drop_files(struct db *db, enum db_family family, struct bytes from, struct bytes to,
 		  struct error *err);
 
+/** Write what is in memory to files of the families: the write-ahead log of before goes. */
+int db_flush(struct db *db, struct error *err);
+
 /** Rewrite @family without deleted keys: all of it, or what lies in [from, to). */
 void db_compact(struct db *db, enum db_family family);
 void db_compact_range(struct db *db, enum db_family family, struct bytes from, struct bytes to);

@@ -4,13 +4,14 @@
 //
 // A pass over a partition closes the open minutes that have deleted rows; writes the groups of deleted
 // series minute by minute, chunk for chunk, and their rollups; cleans the records of presence and the
-// labels of series without any row left; and compacts the partition's files. Numbers of series and groups
-// stay: readers keep theirs.
+// labels of series without any row left; compacts the partition's files; and drops the tombstones. Numbers
+// of series and groups stay: readers keep theirs.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -20,6 +21,8 @@
 
 // In each second's run of maintenance: a fifth of a core at most, one group of a minute aside.
 #define REWRITE_NS_MAX (200 * NS_PER_MS)
+
+enum { BATCH_WAIT_US = 1000 }; // for batches in flight, which take milliseconds
 
 // ---- a group of a minute --------------------------------------------------------------------------------
 
@@ -334,43 +337,29 @@ static int clean_series(struct rocksdb_store *store, struct partition *partition
 	return 0;
 }
 
-static void delete_tombstones(const struct rewrite *rewrite, struct db_batch *batch)
-{
-	for (uint32_t i = 0; i < rewrite->tombstones->count; i++) {
-		struct key key = key_of_record(rewrite->partition->start_ns, RECORD_TOMBSTONE,
-					       rewrite->tombstones->tombstones[i]->number);
-
-		db_batch_delete(batch, DB_DICTIONARY, key_bytes(&key));
-	}
-}
-
 /** No commit runs, and the lock is held. -EAGAIN: a batch in flight may use a series that goes. */
-static int finish_locked(struct rocksdb_store *store, struct error *err)
+static int clean_locked(struct rocksdb_store *store, struct error *err)
 {
 	struct rewrite *rewrite = &store->rewrite;
 	struct partition *partition = rewrite->partition;
 	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
-	_cleanup_(tombstone_list_unrefp) struct tombstone_list *left = NULL;
 
 	if (atomic_load(&partition->pins))
 		return -EAGAIN;
-	int rc = batch ? tombstone_list_remove(partition->tombstones, rewrite->tombstones, &left)
+	int rc = batch ? partition_clean_presence(partition, store->db, rewrite->tombstones, batch,
+						  err)
 		       : -ENOMEM;
 	if (rc == 0)
-		rc = partition_clean_presence(partition, store->db, batch, err);
-	if (rc == 0)
 		rc = clean_series(store, partition, batch, err);
-	if (rc < 0)
-		return rc;
-	delete_tombstones(rewrite, batch);
-	rc = db_write(store->db, batch, false, err);
-	if (rc < 0)
-		return rc;
-	partition_drop_postings(partition);
-	return partition_set_tombstones(partition, store->db, take(left), err);
+	if (rc == 0)
+		rc = db_write(store->db, batch, false, err);
+	if (rc == 0)
+		partition_drop_postings(partition);
+	return rc;
 }
 
-static int finish(struct rocksdb_store *store, struct error *err)
+/** Clean presence and labels. */
+static int clean(struct rocksdb_store *store, struct error *err)
 {
 	struct partition *partition = store->rewrite.partition;
 	int rc = 0;
@@ -378,9 +367,49 @@ static int finish(struct rocksdb_store *store, struct error *err)
 	rocksdb_commit_stop(store);
 	pthread_mutex_lock(&partition->lock);
 	if (!partition->dropped)
-		rc = finish_locked(store, err);
+		rc = clean_locked(store, err);
 	pthread_mutex_unlock(&partition->lock);
 	rocksdb_commit_resume(store);
+	return rc;
+}
+
+/** The lock is held. */
+static int drop_tombstones(struct rocksdb_store *store, struct error *err)
+{
+	const struct tombstone_list *done = store->rewrite.tombstones;
+	struct partition *partition = store->rewrite.partition;
+	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
+	_cleanup_(tombstone_list_unrefp) struct tombstone_list *left = NULL;
+	int rc = batch ? tombstone_list_remove(partition->tombstones, done, &left) : -ENOMEM;
+
+	for (uint32_t i = 0; i < done->count && rc == 0; i++) {
+		struct key key = key_of_record(partition->start_ns, RECORD_TOMBSTONE,
+					       done->tombstones[i]->number);
+
+		db_batch_delete(batch, DB_DICTIONARY, key_bytes(&key));
+	}
+	if (rc == 0)
+		rc = db_write(store->db, batch, false, err);
+	return rc ? rc : partition_set_tombstones(partition, store->db, take(left), err);
+}
+
+/** All is rewritten: free the log and the files of what was deleted, and go on to another partition. */
+static int finish(struct rocksdb_store *store, struct error *err)
+{
+	struct partition *partition = store->rewrite.partition;
+	int rc = clean(store, err);
+
+	if (rc == 0)
+		rc = db_flush(store->db, err);
+	if (rc < 0)
+		return rc;
+	rocksdb_compact_partition(store, partition);
+	pthread_mutex_lock(&partition->lock);
+	if (!partition->dropped)
+		rc = drop_tombstones(store, err);
+	pthread_mutex_unlock(&partition->lock);
+	if (rc == 0)
+		rewrite_deinit(&store->rewrite);
 	return rc;
 }
 
@@ -419,17 +448,14 @@ static int give_up(struct rocksdb_store *store, int rc, struct error *err)
 			     : rc;
 }
 
-/** Do a part of the pass under way. *ret_done: it is complete. */
-static int step(struct rocksdb_store *store, bool *ret_done, struct error *err)
+/** Do a part of the pass under way. */
+static int step(struct rocksdb_store *store, struct error *err)
 {
-	struct rewrite *rewrite = &store->rewrite;
 	uint32_t minute, group;
 
-	if (next_group(rewrite, &minute, &group))
-		return rewrite_group(store, rewrite, minute, group, err);
-	int rc = finish(store, err);
-	*ret_done = rc == 0;
-	return rc;
+	return next_group(&store->rewrite, &minute, &group)
+		       ? rewrite_group(store, &store->rewrite, minute, group, err)
+		       : finish(store, err);
 }
 
 static bool is_to_rewrite(struct partition *partition)
@@ -455,8 +481,6 @@ int rocksdb_rewrite(struct rocksdb_store *store, struct partition_list *list, st
 	int rc = 0;
 
 	while (rc == 0 && ns_between(begun_ns, clock_monotonic_ns()) < REWRITE_NS_MAX) {
-		bool is_done = false;
-
 		if (!store->rewrite.partition) {
 			struct partition *partition = next_partition(list);
 
@@ -465,12 +489,10 @@ int rocksdb_rewrite(struct rocksdb_store *store, struct partition_list *list, st
 			rc = begin(store, partition, err);
 		}
 		if (rc == 0)
-			rc = step(store, &is_done, err);
-		if (rc == -EAGAIN)
-			return 0; // in the next run
-		if (is_done) {
-			rocksdb_compact_partition(store, store->rewrite.partition);
-			rewrite_deinit(&store->rewrite);
+			rc = step(store, err);
+		if (rc == -EAGAIN) {
+			usleep(BATCH_WAIT_US);
+			rc = 0;
 		}
 	}
 	return rc ? give_up(store, rc, err) : 0;

@@ -265,5 +265,223 @@ TEST(kill_9_keeps_each_acknowledged_batch_once)
 	directory_remove(path);
 }
 
+// ---- deletions ------------------------------------------------------------------------------------------
+
+enum { DELETE_ROUNDS = 12, DELETE_ROWS = 4, DELETE_BATCHES = 15 };
+
+/** What a child has done so far, by number of the batch. */
+struct deleting {
+	uint64_t acknowledged; // batches
+	uint64_t begun, done;  // deletions of red's rows up to this batch
+};
+
+/** One row of each stack for both tenants; nobody else has these values. */
+static struct profile *tenants_profile(uint64_t number)
+{
+	struct profile *profile = test_profile();
+	char stack[32];
+
+	for (uint64_t i = 0; i < DELETE_ROWS; i++) {
+		uint64_t time_ns = base_ns + number * 200 * NS_PER_MS;
+
+		sprintf(stack, "main;f%llu", (unsigned long long)i);
+		add_text(profile, "service=web,tenant=blue", time_ns, stack, (int64_t)number);
+		add_text(profile, "service=web,tenant=red", time_ns, stack, (int64_t)number * 3);
+	}
+	return profile;
+}
+
+static void report(int pipe, const struct deleting *deleting)
+{
+	if (write(pipe, deleting, sizeof(*deleting)) < 0)
+		_exit(3);
+}
+
+static void append_for_both(struct store *store, uint64_t number)
+{
+	struct store_batch_id batch = batch_of(0, number);
+	struct profile *profile = tenants_profile(number);
+	struct store_append_result result;
+
+	if (store_append(store, &batch, profile, &result, NULL) < 0 || result.unknown_stack_count)
+		_exit(4);
+	profile_free(profile);
+}
+
+static void delete_red(struct store *store)
+{
+	struct selector selector = selector_of("{tenant=\"red\"}");
+	struct store_deletion deletion;
+
+	if (store_delete(store, &selector, all_time, &deletion, NULL) < 0)
+		_exit(5);
+	selector_deinit(&selector);
+}
+
+/** Append, close minutes, delete and rewrite until killed. */
+static void run_deleter(const char *path, struct deleting deleting, int pipe)
+{
+	struct store_options options = { .path = path };
+	struct store *store;
+
+	if (rocksdb_store_open(&options, &store, NULL) < 0)
+		_exit(2);
+	for (uint64_t round = 0;; round++) {
+		for (int i = 0; i < DELETE_BATCHES; i++) {
+			append_for_both(store, deleting.acknowledged + 1);
+			deleting.acknowledged++;
+			report(pipe, &deleting);
+		}
+		if (round % 2 && store_flush(store, NULL) < 0)
+			_exit(6);
+		deleting.begun = deleting.acknowledged;
+		report(pipe, &deleting);
+		delete_red(store);
+		deleting.done = deleting.begun;
+		report(pipe, &deleting);
+		if (round % 3 && store_maintain(store, clock_realtime_ns(), NULL) < 0)
+			_exit(7);
+	}
+}
+
+/** Is the batch there for @tenant: all of its rows, or none? -1: neither, or with other values. */
+static int has_batch(const struct dump *dump, const char *tenant, uint64_t number, int64_t value)
+{
+	uint64_t time_ns = base_ns + number * 200 * NS_PER_MS;
+	int found_rows = 0;
+	char line[128];
+
+	for (int i = 0; i < DELETE_ROWS; i++) {
+		sprintf(line, "service=web,tenant=%s %llu main;f%d", tenant,
+			(unsigned long long)(time_ns / NS_PER_MS), i);
+		const struct dump_line *found = dump_find(dump, line);
+		if (found && found->value != value)
+			return -1;
+		found_rows += found != NULL;
+	}
+	return found_rows == DELETE_ROWS ? 1 : found_rows ? -1 : 0;
+}
+
+static void require(bool holds, const char *what, uint64_t number)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "batch %llu: %s\n", (unsigned long long)number, what);
+	_exit(1);
+}
+
+/** Blue has everything, red what came after the last deletion. */
+static void check_tenants(struct store *store, const struct deleting *deleting)
+{
+	struct dump dump;
+	uint64_t rows = 0;
+	int in_doubt = -1; // red's rows of a deletion that was not answered: all there, or none
+
+	dump_store(store, "{}", all_time, SCAN_ROWS, &dump);
+	for (uint64_t i = 1; i <= deleting->acknowledged + 1; i++) {
+		int blue = has_batch(&dump, "blue", i, (int64_t)i);
+		int red = has_batch(&dump, "red", i, (int64_t)i * 3);
+
+		require(blue >= 0 && red >= 0, "a part of it, or another value", i);
+		require(blue || i > deleting->acknowledged, "blue's is lost", i);
+		if (i <= deleting->done)
+			require(!red, "red's is back", i);
+		else if (i > deleting->begun)
+			require(red == blue, "red's is lost", i);
+		else
+			require(in_doubt < 0 || red == in_doubt, "a part of a deletion", i);
+		if (i > deleting->done && i <= deleting->begun)
+			in_doubt = red;
+		rows += (uint64_t)(blue + red) * DELETE_ROWS;
+	}
+	require(dump.count == rows, "rows of no batch", 0);
+	dump_deinit(&dump);
+}
+
+static void note_check_damage(void *context, uint64_t start_ns, const char *text)
+{
+	(void)context, (void)start_ns;
+	fprintf(stderr, "damage: %s\n", text);
+	_exit(8);
+}
+
+static void ignore_check_progress(void *context, uint64_t start_ns, uint32_t count,
+				  const struct store_check *found)
+{
+	(void)context, (void)start_ns, (void)count, (void)found;
+}
+
+/** Exits 0 if the store is right as it is, and when the rewrite has ended. */
+static void run_deletion_checker(const char *path, const struct deleting *deleting, bool rewrite)
+{
+	const struct store_checker checker = { .damage = note_check_damage,
+					       .progress = ignore_check_progress };
+	struct store_options options = { .path = path };
+	struct store_check found;
+	struct store_stats stats;
+	struct store *store;
+
+	if (rocksdb_store_open(&options, &store, NULL) < 0)
+		_exit(2);
+	check_tenants(store, deleting);
+	store_close(store);
+	if (rocksdb_store_check(path, &checker, &found, NULL) < 0 ||
+	    rocksdb_store_open(&options, &store, NULL) < 0)
+		_exit(2);
+	for (store_read_stats(store, &stats); rewrite && stats.tombstones;
+	     store_read_stats(store, &stats))
+		if (store_maintain(store, clock_realtime_ns(), NULL) < 0)
+			_exit(3);
+	check_tenants(store, deleting);
+	_exit(0);
+}
+
+static void run_deletion_round(const char *path, struct deleting *deleting, unsigned int kill_ms,
+			       bool rewrite)
+{
+	struct deleting reported;
+	int pipes[2], status;
+
+	assert_int_equal(0, pipe2(pipes, O_CLOEXEC));
+	pid_t deleter = fork();
+	if (!deleter)
+		run_deleter(path, *deleting, pipes[1]);
+	close(pipes[1]);
+	usleep(kill_ms * 1000);
+	kill(deleter, SIGKILL);
+	waitpid(deleter, &status, 0);
+	assert_true(WIFSIGNALED(status));
+	while (read(pipes[0], &reported, sizeof(reported)) == sizeof(reported))
+		*deleting = reported;
+	close(pipes[0]);
+
+	pid_t checker = fork();
+	if (!checker)
+		run_deletion_checker(path, deleting, rewrite);
+	waitpid(checker, &status, 0);
+	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1, "the checker's exit status");
+}
+
+TEST(kill_9_resurrects_nothing_deleted)
+{
+	struct deleting deleting = { 0 };
+	char path[64];
+	int rounds = 0;
+
+	base_ns = hour_ns(0);
+	directory_new(path);
+	srand((unsigned int)getpid());
+	for (; rounds < DELETE_ROUNDS; rounds++)
+		run_deletion_round(path, &deleting, 10 + (unsigned int)rand() % KILL_MS_MAX,
+				   rounds % 3 == 2);
+	// A machine under load may not have deleted anything by then.
+	for (unsigned int ms = 2 * KILL_MS_MAX; !deleting.done && ms < 20000; ms *= 2)
+		run_deletion_round(path, &deleting, ms, true);
+	if (!deleting.done)
+		fail_msg("no deletion was answered: the test says nothing");
+	directory_remove(path);
+}
+
 RUN_TESTS(cmocka_unit_test(failing_writes_lose_nothing_acknowledged),
+	  cmocka_unit_test(kill_9_resurrects_nothing_deleted),
 	  cmocka_unit_test(kill_9_keeps_each_acknowledged_batch_once))

@@ -3,6 +3,7 @@
 #include "tests/unit/collector/store/store_model.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 
 #include "collector/store/rocksdb/key.h"
 #include "collector/store/rocksdb/rocksdb.h"
@@ -458,6 +459,94 @@ TEST(more_deletions_wait_for_the_rewrite)
 	end(&scene);
 }
 
+// ---- at the same time -----------------------------------------------------------------------------------
+
+enum { WRITERS = 3, WRITER_BATCHES = 60, WRITER_ROWS = 20 };
+
+struct writer {
+	struct store *store;
+	uint64_t agent;
+	_Atomic uint32_t *left; // writers that are not done
+};
+
+/** Rows of both tenants, under new labels now and then. */
+static void *write_batches(void *argument)
+{
+	const struct writer *writer = argument;
+	char labels[80], stack[32];
+
+	for (uint64_t i = 1; i <= WRITER_BATCHES; i++) {
+		uint64_t time_ns = hour_ns(0) + i * 2 * NS_PER_SECOND;
+		struct profile *profile = test_profile();
+
+		for (uint64_t j = 0; j < WRITER_ROWS; j++) {
+			sprintf(stack, "main;f%llu", (unsigned long long)(i * j % 13));
+			sprintf(labels, "service=web,tenant=blue,thread=t%llu",
+				(unsigned long long)(i / 7 % 3));
+			add_text(profile, labels, time_ns, stack, 1);
+			sprintf(labels, "service=web,tenant=red,thread=t%llu",
+				(unsigned long long)(writer->agent * 100 + i / 5));
+			add_text(profile, labels, time_ns, stack, 1000);
+		}
+		append_profile(writer->store, writer->agent, i, profile);
+	}
+	atomic_fetch_sub(writer->left, 1);
+	return NULL;
+}
+
+static void *read_sums(void *argument)
+{
+	const struct writer *writer = argument;
+	struct scene scene = { .store = writer->store };
+
+	for (uint64_t before = 0, now; atomic_load(writer->left); before = now) {
+		now = sum_of(&scene, "{tenant=\"blue\"}");
+		if (now < before || now % WRITER_ROWS)
+			fail_msg("blue has %llu rows after %llu", (unsigned long long)now,
+				 (unsigned long long)before);
+	}
+	return NULL;
+}
+
+TEST(deletions_run_beside_batches_and_queries)
+{
+	_Atomic uint32_t left = WRITERS;
+	struct writer writers[WRITERS];
+	pthread_t threads[WRITERS], reader;
+	struct scene scene;
+
+	begin(&scene);
+	for (int i = 0; i < WRITERS; i++) {
+		writers[i] = (struct writer){ scene.store, (uint64_t)i + 1, &left };
+		assert_int_equal(0, pthread_create(&threads[i], NULL, write_batches, &writers[i]));
+	}
+	assert_int_equal(0, pthread_create(&reader, NULL, read_sums, &writers[0]));
+	for (int i = 0; atomic_load(&left); i++) {
+		struct store_deletion deletion;
+		int rc = delete_text(&scene, "{tenant=\"red\"}", all_time, &deletion, NULL);
+
+		// Batches in flight may delay the rewrite until there is no room for one more.
+		EXPECT_EQ(true, rc == 0 || rc == -EAGAIN, "rc");
+		if (i % 3 == 0)
+			flush(&scene);
+		maintain(&scene);
+	}
+	for (int i = 0; i < WRITERS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_join(reader, NULL);
+	delete_series(&scene, "{tenant=\"red\"}", all_time);
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(WRITERS * WRITER_BATCHES * WRITER_ROWS, sum_of(&scene, "{}"), "blue's");
+		expect_values(&scene, "tenant", "blue");
+		expect_values(&scene, "thread", "t0 t1 t2");
+		if (i == 0)
+			rewrite_all(&scene);
+		else
+			check(&scene);
+	}
+	end(&scene);
+}
+
 // ---- what is on disk --------------------------------------------------------------------------------------
 
 static bool has_bytes(const void *bytes, size_t size, const char *text)
@@ -465,12 +554,31 @@ static bool has_bytes(const void *bytes, size_t size, const char *text)
 	return memmem(bytes, size, text, strlen(text)) != NULL;
 }
 
-/** Is @text in a value of the database, or (but in compressed blocks) in one of its files? */
+/** Is @text in one of the files? Compressed blocks do not show it, the write-ahead log does. */
+static bool is_in_files(const struct scene *scene, const char *text)
+{
+	DIR *directory = opendir(scene->path);
+	struct dirent *entry;
+	bool found = false;
+
+	while ((entry = readdir(directory))) {
+		static char bytes[8 << 20];
+		int fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC);
+		ssize_t size = fd < 0 ? 0 : read(fd, bytes, sizeof(bytes));
+
+		found = found || (size > 0 && has_bytes(bytes, (size_t)size, text));
+		close(fd);
+	}
+	closedir(directory);
+	return found;
+}
+
+/** Is @text in a value of the database, or in one of its files? */
 static bool is_on_disk(struct scene *scene, const char *text)
 {
 	struct bytes from = { "", 0 }, to = { "\xff\xff\xff\xff\xff\xff\xff\xff\xff", 9 };
 	struct db *db;
-	bool found = false;
+	bool found = is_in_files(scene, text);
 
 	store_close(scene->store);
 	assert_int_equal(0, db_open(scene->path, 64 << 20, DB_READ_ONLY, &db, NULL));
@@ -485,16 +593,6 @@ static bool is_on_disk(struct scene *scene, const char *text)
 		db_iterator_freep(&iterator);
 	}
 	db_close(db);
-	DIR *directory = opendir(scene->path);
-	for (struct dirent * entry; (entry = readdir(directory));) {
-		static char bytes[8 << 20];
-		int fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC);
-		ssize_t size = fd < 0 ? 0 : read(fd, bytes, sizeof(bytes));
-
-		found = found || (size > 0 && has_bytes(bytes, (size_t)size, text));
-		close(fd);
-	}
-	closedir(directory);
 	open_scene(scene);
 	return found;
 }
@@ -511,15 +609,17 @@ TEST(deleted_labels_leave_the_files)
 	flush(&scene);
 	append_text(scene.store, 1, 3, "service=s3cr3tservice,thread=password=hunter3", time_ns,
 		    "main", 4);
-	EXPECT_EQ(true, is_on_disk(&scene, "hunter2"), "before");
+	EXPECT_EQ(true, is_in_files(&scene, "hunter2"), "in the log");
 	delete_series(&scene, "{thread=~\"password.*\"}", all_time);
+	append_text(scene.store, 1, 4, "service=web,thread=worker", time_ns + 3600 * NS_PER_SECOND,
+		    "main", 8); // of an hour that is not rewritten
 	rewrite_all(&scene);
 	EXPECT_EQ(false, is_on_disk(&scene, "hunter2"), "a closed minute's label");
 	EXPECT_EQ(false, is_on_disk(&scene, "hunter3"), "an open minute's label");
 	EXPECT_EQ(false, is_on_disk(&scene, "s3cr3t"), "the service");
 	EXPECT_EQ(true, is_on_disk(&scene, "worker"), "others' labels");
-	EXPECT_EQ(2, sum_of(&scene, "{}"), "others' rows");
-	EXPECT_EQ(1, check(&scene).rows, "rows");
+	EXPECT_EQ(10, sum_of(&scene, "{}"), "others' rows");
+	EXPECT_EQ(2, check(&scene).rows, "rows");
 	end(&scene);
 }
 
@@ -556,5 +656,6 @@ RUN_TESTS(cmocka_unit_test(deletions_equal_brute_force),
 	  cmocka_unit_test(later_batches_of_deleted_series_are_shown),
 	  cmocka_unit_test(refuses_parts_of_minutes),
 	  cmocka_unit_test(more_deletions_wait_for_the_rewrite),
+	  cmocka_unit_test(deletions_run_beside_batches_and_queries),
 	  cmocka_unit_test(deleted_labels_leave_the_files),
 	  cmocka_unit_test(a_later_backup_has_nothing_deleted))
