@@ -41,8 +41,13 @@
 #define BUDGET_QUANTUM_MIN 1024         // ns: half of a fast switch
 #define BUDGET_QUANTUM_MAX (1ULL << 33) // ns: all intervals have the lowest probability
 
-/* Slots that a wait site's counts are added up over, as a power of two: 64 of 20 ms, 1.3 s. */
-#define BUDGET_SPAN_SHIFT_MAX 6
+/* Slots that a wait site's counts are added up over, as a power of two: 8 of 20 ms, 160 ms. */
+#define BUDGET_SPAN_SHIFT_MAX 3
+/*
+ * 1.3 s: only up to BUDGET_HITS, where cache hits are not to be sampled out, and only while counts use three quarters of
+ * the budget at 160 ms: those of some 400 busy wait sites of a CPU do. Above that rate hits are sampled out instead.
+ */
+#define BUDGET_SPAN_SHIFT_LAST 6
 /* Ticks between two changes of the span, or two spans: it has an effect on counts once those are over. */
 #define BUDGET_SPAN_TICKS 16
 
@@ -93,18 +98,33 @@ static inline __attribute__((always_inline)) void budget_fit_quantum(struct unwi
 		budget->quantum_ns = 0;
 }
 
+/* The longest span at this rate of switches. */
+static inline __attribute__((always_inline)) __u32 budget_last_span(
+	const struct unwind_budget *budget)
+{
+	return budget->recent_switches > BUDGET_MEAN_HITS ? BUDGET_SPAN_SHIFT_MAX
+							  : BUDGET_SPAN_SHIFT_LAST;
+}
+
+/* A longer span is taken for half of the budget; one past BUDGET_SPAN_SHIFT_MAX only for three quarters, and soon given back. */
 static inline __attribute__((always_inline)) void budget_fit_span(struct unwind_budget *budget)
 {
+	__u32 last = budget_last_span(budget);
+	__u32 most = BUDGET_MEAN_UNITS / 2, least = BUDGET_MEAN_UNITS / 8;
+
 	if (++budget->span_ticks < BUDGET_SPAN_TICKS ||
 	    budget->span_ticks < 4U << budget->span_shift)
 		return;
 	budget->span_ticks = 0;
-	if (budget->recent_counted > BUDGET_MEAN_UNITS / 2) {
-		if (budget->span_shift < BUDGET_SPAN_SHIFT_MAX)
-			budget->span_shift++;
-	} else if (budget->recent_counted < BUDGET_MEAN_UNITS / 8 && budget->span_shift) {
+	if (budget->span_shift >= BUDGET_SPAN_SHIFT_MAX)
+		most = BUDGET_MEAN_UNITS * 3 / 4;
+	if (budget->span_shift > BUDGET_SPAN_SHIFT_MAX)
+		least = BUDGET_MEAN_UNITS / 4;
+	if (budget->recent_counted > most && budget->span_shift < last)
+		budget->span_shift++;
+	else if (budget->span_shift &&
+		 (budget->span_shift > last || budget->recent_counted < least))
 		budget->span_shift--;
-	}
 }
 
 /* Ticks without a switch have used nothing. */
@@ -143,7 +163,7 @@ static inline __attribute__((always_inline)) _Bool budget_is_for_all(
 	__u32 most = budget->recent_switches > BUDGET_MEAN_HITS ? BUDGET_MEAN_UNITS * 3 / 4
 								: BUDGET_MEAN_UNITS * 2;
 
-	return budget->span_shift == BUDGET_SPAN_SHIFT_MAX && budget->recent_counted > most;
+	return budget->span_shift >= budget_last_span(budget) && budget->recent_counted > most;
 }
 
 /*

@@ -168,20 +168,70 @@ TEST(coarsens_time_before_sampling_out)
 	EXPECT_EQ(0, budget.span_shift, "a span of one slot again");
 }
 
-TEST(bounds_counts_of_cached_stacks)
+/* At @rate switches a second. */
+static struct unwind_budget after_counts(uint32_t counts, uint64_t rate)
 {
 	struct unwind_budget budget = { 0 };
-	uint64_t now = 1;
+	double due = 0;
 
-	count_for(&budget, &now, 400 * BUDGET_UNITS, 5000 * MS);
-	EXPECT_EQ(BUDGET_SPAN_SHIFT_MAX, budget.span_shift, "as coarse as can be");
+	for (uint64_t now = 1; now < 5000 * MS; now += 1000 * MS / rate) {
+		budget_at(&budget, now);
+		due += counts * 50.0 / (double)rate / (1 << budget.span_shift);
+		budget_count(&budget, (uint32_t)due);
+		due -= (uint32_t)due;
+	}
+	return budget;
+}
+
+TEST(bounds_counts_of_cached_stacks)
+{
+	struct unwind_budget budget = after_counts(400 * BUDGET_UNITS, 1000);
+
+	EXPECT_EQ(BUDGET_SPAN_SHIFT_LAST, budget.span_shift, "as coarse as can be");
 	assert_true(budget.quantum_ns > 0);
 	assert_true(budget_is_for_all(&budget));
 }
 
+TEST(time_is_coarse_only_to_keep_hits)
+{
+	static const struct {
+		const char *what;
+		uint32_t counts; // in 20 ms
+		uint64_t rate;
+		uint32_t span_shift;
+		bool samples_hits;
+	} rows[] = {
+		{ "few sites", 20, 10000, 0, false },
+		{ "some sites, 160 ms are enough", 3 * BUDGET_UNITS, 10000, BUDGET_SPAN_SHIFT_MAX,
+		  false },
+		{ "many sites at a moderate rate", 40 * BUDGET_UNITS, 10000, BUDGET_SPAN_SHIFT_LAST,
+		  false },
+		{ "as many at a high rate", 40 * BUDGET_UNITS, 50000, BUDGET_SPAN_SHIFT_MAX, true },
+	};
+
+	for EACH (row, rows) {
+		struct unwind_budget budget = after_counts(row->counts, row->rate);
+
+		EXPECT_EQ(row->span_shift, budget.span_shift, row->what);
+		EXPECT_EQ(row->samples_hits, budget_is_for_all(&budget), row->what);
+	}
+}
+
+TEST(time_gets_finer_when_a_storm_begins)
+{
+	struct unwind_budget budget = { .span_shift = BUDGET_SPAN_SHIFT_LAST };
+	uint64_t now = 1;
+
+	for (uint64_t ns = MS / 50; now < 5000 * MS; now += ns) { // 50,000 switches a second
+		budget_at(&budget, now);
+		budget.recent_counted = BUDGET_MEAN_UNITS / 3;
+	}
+	EXPECT_EQ(BUDGET_SPAN_SHIFT_MAX, budget.span_shift, "160 ms");
+}
+
 TEST(keeps_hits_at_moderate_rates)
 {
-	struct unwind_budget budget = { .span_shift = BUDGET_SPAN_SHIFT_MAX,
+	struct unwind_budget budget = { .span_shift = BUDGET_SPAN_SHIFT_LAST,
 					.recent_counted = BUDGET_MEAN_UNITS };
 	uint64_t now = 1;
 
@@ -249,6 +299,8 @@ RUN_TESTS(cmocka_unit_test(samples_out_more_when_unwinding_is_slow),
 	  cmocka_unit_test(does_not_charge_stolen_time),
 	  cmocka_unit_test(coarsens_time_before_sampling_out),
 	  cmocka_unit_test(bounds_counts_of_cached_stacks),
+	  cmocka_unit_test(time_is_coarse_only_to_keep_hits),
+	  cmocka_unit_test(time_gets_finer_when_a_storm_begins),
 	  cmocka_unit_test(keeps_hits_at_moderate_rates),
 	  cmocka_unit_test(compares_python_frames_within_the_budget),
 	  cmocka_unit_test(keeps_all_intervals_while_few),
