@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/confined/seccomp_filter.h"
+#include "base/sanitized.h"
 
 enum {
 	LAST_CAPABILITY = 63,
@@ -49,9 +50,8 @@ static void set_limits(const struct confinement *limits)
 	set_limit(RLIMIT_NPROC, 0);
 	set_limit(RLIMIT_MEMLOCK, 0);
 	set_limit(RLIMIT_MSGQUEUE, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(CAIRN_SANITIZED)
-	set_limit(RLIMIT_DATA, limits->memory_bytes);
-#endif
+	if (!IS_SANITIZED)
+		set_limit(RLIMIT_DATA, limits->memory_bytes);
 }
 
 /* The OOM killer should end this process, not its agent or collector. */

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/sanitized.h"
 #include "collector/http/http_server.h"
 
 // More than the kernel keeps of an answer.
@@ -209,16 +210,6 @@ static size_t resident_bytes(void)
 	return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A sanitizer's, beside what is allocated. */
-static bool has_shadow_memory(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return true;
-#else
-	return false;
-#endif
-}
-
 TEST(slow_readers_hold_the_budget_at_most)
 {
 	enum { READERS = 24 };
@@ -242,7 +233,7 @@ TEST(slow_readers_hold_the_budget_at_most)
 		usleep(2000);
 	}
 	assert_true(taken > BODY_BYTES && taken <= BUDGET);
-	assert_true(has_shadow_memory() || most - begin < BUDGET + (BUDGET >> 2));
+	assert_true(IS_SANITIZED || most - begin < BUDGET + (BUDGET >> 2));
 	await_no_answer();
 	for EACH (fd, readers) { // of a late answer the begin
 		int status = read_answer(*fd);
