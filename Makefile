@@ -470,6 +470,11 @@ sanitize: packages ## unit and end-to-end tests under ASan and UBSan
 	$(MAKE) SANITIZE=1 BUILD=$(BUILD)/sanitize unit
 	$(MAKE) SANITIZE=1 BUILD=$(BUILD)/sanitize e2e
 
+.PHONY: sanitize-threads
+sanitize-threads: packages ## unit tests under ThreadSanitizer; TEST=collector/store: only these
+	TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.suppressions \
+		$(MAKE) SANITIZE=thread BUILD=$(BUILD)/tsan $(if $(TEST),TEST=$(TEST)) unit
+
 # ---- workloads with known shares, benchmarks, fuzzers -----------------------------------------
 
 WORKLOADS := $(patsubst tests/workloads/%.c,$(BUILD)/workloads/%,$(wildcard tests/workloads/*.c)) \
