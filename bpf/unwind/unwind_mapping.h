@@ -25,7 +25,7 @@ UNWIND_INLINE __u32 mapping_page_search(const struct mapping_page *page, __u64 a
 {
 	__u64 at = 0;
 
-#pragma unroll
+#pragma clang loop unroll(disable)
 	for (__u32 step = MAPPING_PAGE_ENTRIES / 2; step; step /= 2) {
 		__u64 next = at + step;
 

@@ -16,7 +16,7 @@
 UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, __u64 limit,
 				      __u64 key, __u32 rows_max)
 {
-#pragma unroll
+#pragma clang loop unroll(disable)
 	for (__u32 step = rows_max / 2; step; step /= 2) {
 		__u64 next = at + step, row;
 
