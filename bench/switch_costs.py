@@ -16,21 +16,14 @@ def counter_names():
     return [name.lower() for name in re.findall(r"^\tX\((\w+),", COUNTERS.read_text(), re.M)]
 
 
-def _sum(values):
-    """Of a per-CPU array's value as bpftool prints it."""
-    return sum(cpu["value"] if isinstance(cpu["value"], int) else
-               int.from_bytes(bytes(int(byte, 16) for byte in cpu["value"]), "little")
-               for cpu in values)
-
-
 def counters(pid):
     """{name: count} of the agent's counters; empty for other programs."""
     mine = held(pid, "map_id")
     for described in bpftool("map", "show"):
         if described["id"] in mine and described.get("name") == "counters":
-            rows = bpftool("map", "dump", "id", str(described["id"]))
-            numbers = [_sum(row.get("values") or row["formatted"]["values"]) for row in rows]
-            return dict(zip(counter_names(), numbers))
+            row, = bpftool("map", "dump", "id", str(described["id"]))
+            by_cpu = [cpu["value"]["of"] for cpu in row["formatted"]["values"]]
+            return dict(zip(counter_names(), map(sum, zip(*by_cpu))))
     return {}
 
 

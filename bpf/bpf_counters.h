@@ -96,3 +96,8 @@ enum bpf_counter {
 #undef X
 		COUNTER_COUNT,
 };
+
+/* One CPU's. One value of a map: as entries of their own, the counters of a tick would lie in as many cache lines. */
+struct counter_values {
+	unsigned long long of[COUNTER_COUNT];
+};

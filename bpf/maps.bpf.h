@@ -137,20 +137,20 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTER_COUNT);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct counter_values);
 } counters SEC(".maps");
 
 static __always_inline int count_many(enum bpf_counter counter, __u64 amount)
 {
-	__u32 key = counter;
-	__u64 *value = bpf_map_lookup_elem(&counters, &key);
+	__u32 zero = 0;
+	struct counter_values *values = bpf_map_lookup_elem(&counters, &zero);
 
 	// Not atomic: a tick may interrupt a process event here, and one increment is lost. That is cheaper
 	// than an atomic for every sample.
-	if (value)
-		*value += amount;
+	if (values && counter < COUNTER_COUNT)
+		values->of[counter] += amount;
 	return 0;
 }
 

@@ -61,7 +61,7 @@ struct loader {
 	struct counts_users *users; // by possible CPU
 	struct count_key *batch_keys;
 	struct count *batch_counts;
-	uint64_t *counter_values; // one counter, by possible CPU
+	struct counter_values *counter_values; // by possible CPU
 	int cpu_count;            // possible CPUs
 };
 
@@ -548,13 +548,14 @@ void loader_set_period(void *context, uint32_t cpu, uint64_t period_ns, uint64_t
 void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT])
 {
 	int fd = bpf_map__fd(loader->programs->maps.counters);
+	uint32_t zero = 0;
 
-	for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
-		ret_counters[i] = 0;
-		if (bpf_map_lookup_elem(fd, &i, loader->counter_values))
-			continue;
-		for (int cpu = 0; cpu < loader->cpu_count; cpu++)
-			ret_counters[i] += loader->counter_values[cpu];
+	memset(ret_counters, 0, COUNTER_COUNT * sizeof(*ret_counters));
+	if (bpf_map_lookup_elem(fd, &zero, loader->counter_values))
+		return;
+	for (int cpu = 0; cpu < loader->cpu_count; cpu++) {
+		for (uint32_t i = 0; i < COUNTER_COUNT; i++)
+			ret_counters[i] += loader->counter_values[cpu].of[i];
 	}
 }
 
