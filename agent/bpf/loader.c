@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "bpf/shared_variables.h"
+#include "bpf/unwind/map_limits.h"
 #include "sampler.skel.h"
 
 enum {
@@ -62,7 +63,7 @@ struct loader {
 	struct count_key *batch_keys;
 	struct count *batch_counts;
 	struct counter_values *counter_values; // by possible CPU
-	int cpu_count;            // possible CPUs
+	int cpu_count;                         // possible CPUs
 };
 
 // ---- libbpf's warnings ----------------------------------------------------------------------
@@ -125,6 +126,7 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_targets = options->pid != 0;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
+	bpf_map__set_max_entries(programs->maps.rule_cache, loader->cpu_count * RULE_CACHE_SETS);
 	programs->rodata->sample_log_capacity = sample_log_entries(loader->cpu_count);
 	bpf_map__set_max_entries(programs->maps.sample_log, sample_log_size(loader->cpu_count));
 	bpf_map__set_max_entries(programs->maps.records,

@@ -107,7 +107,7 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 }
 
 /* A search is cheap here. */
-static struct cached_rule *unwind_cached_rule(__u64 address)
+static struct cached_rules *unwind_cached_rules(__u64 address)
 {
 	(void)address;
 	return NULL;

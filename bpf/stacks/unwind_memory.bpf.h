@@ -15,11 +15,16 @@ struct {
 
 #include "bpf/unwind/unwind.h"
 
+/*
+ * RULE_CACHE_SETS for each CPU. Not a per-CPU array, whose values begin anywhere: a set is to be one cache line, and
+ * the values of a map that can be mapped begin with a page.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, RULE_CACHE_PAGES);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RULE_CACHE_SETS); // the agent sets it by the number of possible CPUs
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct rule_cache_page);
+	__type(value, struct cached_rules);
 } rule_cache SEC(".maps");
 
 static __always_inline const struct mapping_page *unwind_mapping_page(const struct unwind *unwind,
@@ -49,13 +54,11 @@ static __always_inline const struct unwind_rule *unwind_rule_at(__u32 rule)
 	return bpf_map_lookup_elem(&unwind_rules, &rule);
 }
 
-static __always_inline struct cached_rule *unwind_cached_rule(__u64 address)
+static __always_inline struct cached_rules *unwind_cached_rules(__u64 address)
 {
-	__u32 index = rule_cache_index(address), page = index % RULE_CACHE_PAGES;
-	struct rule_cache_page *rules = bpf_map_lookup_elem(&rule_cache, &page);
+	__u32 at = bpf_get_smp_processor_id() * RULE_CACHE_SETS + rule_cache_index(address);
 
-	index >>= 16 - RULE_CACHE_PAGE_BITS;
-	return rules ? &rules->rules[index & ((1 << RULE_CACHE_PAGE_BITS) - 1)] : NULL;
+	return bpf_map_lookup_elem(&rule_cache, &at);
 }
 
 static __always_inline const struct python_offsets *python_offsets_at(__u32 runtime)

@@ -13,3 +13,7 @@
 
 /* Of all processes; most need one, PyTorch four. A page takes 4 KiB of kernel memory. */
 #define UNWIND_MAPPING_PAGES_MAX 16384
+
+/* Sets of the rule cache for each CPU, two rules each: 64 KiB hold PyTorch's calls. */
+#define RULE_CACHE_BITS 10
+#define RULE_CACHE_SETS (1U << RULE_CACHE_BITS)

@@ -117,8 +117,8 @@ static const struct mapping_page *unwind_mapping_page(const struct unwind *unwin
 static void *unwind_table(__u32 table);
 static const struct table_page *unwind_table_page(void *table, __u32 page);
 static const struct unwind_rule *unwind_rule_at(__u32 rule);
-/* The rule cache's entry for a code address, or NULL. */
-static struct cached_rule *unwind_cached_rule(__u64 address);
+/* The rule cache's set for a code address, or NULL. */
+static struct cached_rules *unwind_cached_rules(__u64 address);
 /* Field offsets of an interpreter build, or NULL. */
 static const struct python_offsets *python_offsets_at(__u32 runtime);
 
@@ -192,11 +192,13 @@ UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 {
 	const struct unwind_rule *rule;
+	__u64 *words;
 	__u32 code;
 
 	if (!unwind) // for the verifier
 		return MAPPING_CODE_UNKNOWN;
-	if (unwind_find_cached_rule(unwind, address))
+	words = (__u64 *)&unwind->rule;
+	if (unwind_find_cached_rule(unwind, address, &words[0], &words[1]))
 		return MAPPING_CODE_TABLE | CODE_HAS_RULE;
 	code = unwind_find_mapping(unwind, address);
 	if (code == MAPPING_CODE_RULE && unwind->mapping.bias) {

@@ -34,19 +34,6 @@ UNWIND_INLINE bool plain_read_stack(struct stack_chunk *chunk, __u64 address, __
 	return true;
 }
 
-/* The rule at @address, if it is cached. */
-UNWIND_INLINE bool plain_find_rule(const struct unwind *unwind, __u64 address, __u64 *first,
-				   __u64 *second)
-{
-	const struct cached_rule *known = unwind_cached_rule(address);
-
-	if (!known || known->generation != unwind->process.generation)
-		return false;
-	*first = known->rule[0];
-	*second = known->rule[1];
-	return (known->address_and_all ^ known->generation ^ *first ^ *second) == address;
-}
-
 /*
  * Stores the frame at the pc, a return address, unless Python frames have replaced it, and goes to its caller. False:
  * nothing has changed but the chunk, and it is a case for the rest of unwind_step(). A function with a stack of its
@@ -66,7 +53,7 @@ static UNWIND_APART bool unwind_plain_frame(struct unwind *unwind)
 
 		first = rule[0] & ~PLAIN_LOOP;
 		second = rule[1];
-	} else if (!plain_find_rule(unwind, address, &first, &second)) {
+	} else if (!unwind_find_cached_rule(unwind, address, &first, &second)) {
 		return false;
 	}
 	head = (__u32)first;

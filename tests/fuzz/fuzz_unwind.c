@@ -84,7 +84,7 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 }
 
 /* No cache: each search is done. */
-static struct cached_rule *unwind_cached_rule(__u64 address)
+static struct cached_rules *unwind_cached_rules(__u64 address)
 {
 	(void)address;
 	return NULL;

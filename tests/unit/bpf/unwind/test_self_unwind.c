@@ -88,7 +88,7 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 }
 
 /* Nothing is remembered here: a test wants each search done. */
-static struct cached_rule *unwind_cached_rule(__u64 address)
+static struct cached_rules *unwind_cached_rules(__u64 address)
 {
 	(void)address;
 	return NULL;

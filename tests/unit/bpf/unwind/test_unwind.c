@@ -754,7 +754,7 @@ TEST(uses_cached_rules_without_their_table)
 	// One program has written the rule while another was about to write the rest.
 	recorded.generation = 7;
 	for EACH (known, recorded.known)
-		known->rule[1] ^= 1;
+		known->ways[0].rule[1] ^= 1, known->ways[1].rule[1] ^= 1;
 	unwind = unwind_from(PC(0), registers);
 	EXPECT_EQ(STACK_END_NO_TABLE, unwind.end, "of two rules one half each");
 }

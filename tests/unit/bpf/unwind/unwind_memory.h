@@ -19,7 +19,7 @@ static const bool unwind_python = false;
 #endif
 #include "bpf/unwind/unwind.h"
 
-enum { MEMORIES = 4, TABLES = 4, MEMORY_PAGES = 200, RULES = 64, KNOWN_RULES = 64 };
+enum { MEMORIES = 4, TABLES = 4, MEMORY_PAGES = 200, RULES = 64, KNOWN_SETS = 32 };
 
 /* A run of bytes of the recorded process. */
 struct recorded_memory {
@@ -40,7 +40,7 @@ static struct {
 	uint32_t page_count;
 	struct unwind_rule rules[RULES];
 	bool remembers; // rules that were found before
-	struct cached_rule known[KNOWN_RULES];
+	struct cached_rules known[KNOWN_SETS];
 	uint32_t generation; // of the process
 	struct raw_frame frames[STACK_DEPTH_MAX];
 	uint32_t steps;
@@ -95,9 +95,9 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 }
 
 /* Tests want each search done, but for those of what is remembered. */
-static struct cached_rule *unwind_cached_rule(__u64 address)
+static struct cached_rules *unwind_cached_rules(__u64 address)
 {
-	return recorded.remembers ? &recorded.known[rule_cache_index(address) % KNOWN_RULES] : NULL;
+	return recorded.remembers ? &recorded.known[rule_cache_index(address) % KNOWN_SETS] : NULL;
 }
 
 #ifndef RECORDED_PYTHON
