@@ -29,6 +29,11 @@
 			     "with a truncated stack; give the agent more CPU.")                   \
 	X(USER_FRAMES, "User frames unwound.")                                                     \
 	X(KERNEL_FRAMES, "Kernel frames unwound.")                                                 \
+	X(KERNEL_CACHE_HITS, "Kernel stacks of samples found in the cache: not unwound.")          \
+	X(KERNEL_CACHE_CHECKED, "Kernel stacks found in the cache and unwound all the same, to "   \
+				"check it.")                                                       \
+	X(KERNEL_CACHE_WRONG, "Checked kernel stacks that the cache had wrong. Report it if more " \
+			      "than one in 10,000 of kernel_cache_checked are.")                   \
 	X(SWITCHES, "Context switches of profiled threads.")                                       \
 	X(SWITCHES_UNTRACKED,                                                                      \
 	  "Context switches of threads without state yet. The agent's next sweep adds "            \

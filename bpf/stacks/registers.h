@@ -7,6 +7,7 @@
 
 struct interrupted {
 	__u64 pc;
+	__u64 sp;
 	bool user; // user mode, not the kernel
 };
 
@@ -25,6 +26,7 @@ static __always_inline struct interrupted interrupted_by_tick(
 {
 	return (struct interrupted){
 		.pc = ctx->regs.rip,
+		.sp = ctx->regs.rsp,
 		.user = (ctx->regs.cs & X86_CS_RPL_MASK) != 0,
 	};
 }
@@ -89,6 +91,12 @@ static __always_inline __u64 thread_pointer_of(struct task_struct *task)
 	return task->thread.fsbase;
 }
 
+/* Negative outside of system calls. */
+static __always_inline __s64 system_call_of(const struct pt_regs___saved *regs)
+{
+	return regs->orig_ax;
+}
+
 #elif defined(__TARGET_ARCH_arm64)
 
 #define ARM64_PSTATE_MODE_MASK 0xf  // 0: EL0
@@ -99,6 +107,7 @@ static __always_inline struct interrupted interrupted_by_tick(
 {
 	return (struct interrupted){
 		.pc = ctx->regs.pc,
+		.sp = ctx->regs.sp,
 		.user = (ctx->regs.pstate & ARM64_PSTATE_MODE_MASK) == 0,
 	};
 }
@@ -134,6 +143,12 @@ static __always_inline bool registers_of_user(struct unwind *unwind, struct task
 static __always_inline __u64 thread_pointer_of(struct task_struct *task)
 {
 	return task->thread.uw.tp_value;
+}
+
+/* Negative outside of system calls. */
+static __always_inline __s64 system_call_of(const struct pt_regs___saved *regs)
+{
+	return regs->syscallno;
 }
 
 #endif

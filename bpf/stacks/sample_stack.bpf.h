@@ -4,6 +4,7 @@
 #pragma once
 
 #include "bpf/stacks/kernel_stack.bpf.h"
+#include "bpf/stacks/kernel_stack_cache.bpf.h"
 #include "bpf/stacks/pending_returns.bpf.h"
 #include "bpf/stacks/registers.h"
 #include "bpf/stacks/snapshot.bpf.h"
@@ -14,6 +15,7 @@ struct sample_stack {
 	struct snapshot_record snapshot;
 	struct snapshot_budget snapshot_budget;
 	struct kernel_addresses kernel_addresses;
+	struct kernel_cache_work kernel_cache;
 	struct stack_work work; // last: it ends in the stack's frames
 };
 
@@ -60,9 +62,10 @@ static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 
 	return false;
 }
 
-static __always_inline void sample_kernel_stack(struct sample_stack *stack, __u64 now,
-						struct bpf_perf_event_data *ctx, __u64 pc,
-						struct count_key *key)
+/* Returns the number of addresses. */
+static __always_inline __u32 unwind_kernel_stack(struct sample_stack *stack, __u64 now,
+						 struct bpf_perf_event_data *ctx, __u64 pc,
+						 struct count_key *key)
 {
 	__u64 *addresses = stack->kernel_addresses.at;
 	long size = bpf_get_stack(ctx, addresses, KERNEL_DEPTH_MAX * sizeof(*addresses), 0);
@@ -74,6 +77,37 @@ static __always_inline void sample_kernel_stack(struct sample_stack *stack, __u6
 					  key->kernel_leaf, 1, depth ? depth - 1 : 0,
 					  depth == KERNEL_DEPTH_MAX ? STACK_END_DEPTH
 								    : STACK_END_COMPLETE);
+	return depth;
+}
+
+/* A function of its own: 6.1 allows 512 bytes of stack to all that call each other, and the user part needs most. */
+static __attribute__((noinline)) int sample_kernel_stack(struct sample_stack *stack, __u64 now,
+							 struct bpf_perf_event_data *ctx,
+							 struct task_struct *task,
+							 struct count_key *key)
+{
+	const struct pt_regs___saved *saved = (void *)bpf_task_pt_regs(task);
+	struct interrupted interrupted = interrupted_by_tick(ctx);
+	struct kernel_cache_work *work = &stack->kernel_cache;
+	struct kernel_stack_entry *cached = NULL;
+	struct kernel_stack_set *set;
+	struct stack_hash expected;
+	__u32 depth;
+
+	set = find_kernel_stack_set(work, &interrupted, saved);
+	if (set)
+		cached = find_kernel_stack(set, &work->at, &expected);
+	if (cached && ++work->hits % KERNEL_CACHE_CHECK_EVERY && stack_is_sent(&expected)) {
+		key->kernel_leaf = interrupted.pc;
+		key->kernel = expected;
+		return count(COUNTER_KERNEL_CACHE_HITS);
+	}
+	depth = unwind_kernel_stack(stack, now, ctx, interrupted.pc, key);
+	if (cached)
+		check_kernel_stack(work, cached, &expected, &key->kernel);
+	else if (set)
+		cache_kernel_stack(work, set, &stack->kernel_addresses, depth, &key->kernel);
+	return 0;
 }
 
 /* Fills in the stack of @key. Returns true if the agent has the sample: it is not counted here. */
@@ -85,7 +119,7 @@ static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
 	bool is_64_bit;
 
 	if (!interrupted.user)
-		sample_kernel_stack(stack, now, ctx, interrupted.pc, key);
+		sample_kernel_stack(stack, now, ctx, task, key);
 	if (!task->mm || (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
 		return false;
 	is_64_bit = interrupted.user ? registers_of_tick(&stack->work.unwind, ctx)
