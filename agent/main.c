@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,8 @@
 #define FIRST_EXPORT_NS (1 * NS_PER_SECOND) // so that there is soon something to look at
 #define TICK_NS         (500 * NS_PER_MS)   // profiler_tick() needs at least one a second
 #define STATS_NS        (60 * NS_PER_SECOND)
+/* After a signal that ends the agent, processes are still analyzed for so long. */
+#define SIGNALLED_NS_MAX (2 * NS_PER_SECOND)
 
 enum {
 	EXIT_USAGE = 2,
@@ -69,6 +72,8 @@ struct agent {
 	int signal_fd;
 	uint32_t export_failures; // in a row
 	bool read_failing;        // and logged
+	uint64_t signalled_ns;    // since when a signal waits, or the agent stops; 0: neither
+	bool is_stopping;
 	uint64_t next_stats_ns;
 	struct stats stats_before;   // of the last line in the log
 	struct stats stats_exported; // of the last export interval
@@ -164,6 +169,23 @@ static void start_launcher(struct agent *agent)
 			   "read without Landlock: kernel has none; seccomp confines the reader");
 }
 
+/*
+ * A supervisor waits 10 to 90 s, and then kills. Identifying new files may take seconds on a busy machine: from some time
+ * after the signal on, what is not known yet stays without a name, and all samples are sent.
+ */
+static bool is_over(void *context)
+{
+	struct agent *agent = context;
+	struct pollfd signals = { .fd = agent->signal_fd, .events = POLLIN };
+
+	if (!agent->is_stopping && poll(&signals, 1, 0) <= 0)
+		agent->signalled_ns = 0;
+	else if (!agent->signalled_ns)
+		agent->signalled_ns = clock_monotonic_ns();
+	return agent->signalled_ns &&
+	       ns_between(agent->signalled_ns, clock_monotonic_ns()) >= SIGNALLED_NS_MAX;
+}
+
 static int open_profiler(struct agent *agent, struct error *err)
 {
 	const struct profiler_options options = {
@@ -175,6 +197,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.events = agent->events,
 		.ready_ns_max = PROFILER_READY_NS_MAX,
 		.add_series = add_series,
+		.is_over = is_over,
 		.context = agent,
 		.hung = &agent->hung,
 		.labels = agent->options.labels, // the options outlive the profiler
@@ -476,6 +499,7 @@ static void stop(struct agent *agent)
 	struct error err = { 0 };
 	sigset_t set;
 
+	agent->is_stopping = true;
 	watchdog_begin_turn("stopping the sampling");
 	profiler_stop(agent->profiler);
 	watchdog_begin_turn("exporting the last interval");

@@ -418,6 +418,8 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 	if (profiler->processes) {
 		process_table_work(profiler->processes)->events = profiler->event_log;
 		process_table_work(profiler->processes)->hung = options->hung;
+		process_table_work(profiler->processes)->is_over = options->is_over;
+		process_table_work(profiler->processes)->context = options->context;
 		process_table_allow_attributes(profiler->processes, options->attribute_patterns);
 	}
 	profiler->locations = location_table_new(profiler->executables, NULL);

@@ -60,7 +60,9 @@ struct profiler_options {
 		*gpu_kernel_request; // one CUPTI session, no other GPU calls; or NULL
 	/** Add the caller's own series to each export interval; NULL: none. */
 	int (*add_series)(void *context, struct export_interval *interval);
-	void *context;
+	/** The caller must stop soon: nothing more is read of processes. NULL: never. */
+	bool (*is_over)(void *context);
+	void *context; // of both
 };
 
 /** Since the profiler was opened; counts, unless a unit is named. */

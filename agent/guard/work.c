@@ -67,10 +67,15 @@ static void put_off(struct work_budget *budget, const char *stage, uint64_t spen
 		   (unsigned long long)(limit_of(pool) / NS_PER_MS));
 }
 
+static bool is_over(const struct work_pool *pool)
+{
+	return pool->is_over && pool->is_over(pool->context);
+}
+
 bool work_begin(struct work *work, struct work_budget *budget, const char *stage)
 {
 	*work = (struct work){ 0 };
-	if (budget && budget->is_left_alone) {
+	if (budget && (budget->is_left_alone || is_over(budget->pool))) {
 		work->is_spent = true;
 		return false;
 	}
@@ -130,7 +135,8 @@ bool work_may_read(void)
 		work->is_spent = true;
 	else if (work->budget && work->reads % READS_PER_CHECK == 0)
 		work->is_spent =
-			work->budget->spent_ns + taken_ns(work) >= limit_of(work->budget->pool);
+			work->budget->spent_ns + taken_ns(work) >= limit_of(work->budget->pool) ||
+			is_over(work->budget->pool);
 	return !work->is_spent;
 }
 

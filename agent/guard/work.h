@@ -40,6 +40,8 @@ struct work_pool {
 	struct event_log *events;                // may be NULL
 	const struct hung_processes *hung;       // processes to leave alone; NULL: none
 	uint64_t (*cpu_ns)(void);                // NULL: the thread's CPU clock
+	bool (*is_over)(void *context);          // there is no time left for any work; NULL: never
+	void *context;
 };
 
 /** Of one process. */
@@ -69,7 +71,7 @@ struct work {
 
 /**
  * Begin to do @stage, a constant. Returns false if the budget is spent: then nothing began and the analysis is put
- * off. A NULL @budget is without limit of time.
+ * off; so it is when pool->is_over(). A NULL @budget is without limit of time.
  */
 bool work_begin(struct work *work, struct work_budget *budget, const char *stage);
 /** Ends what work_begin() began, or does nothing if that was nothing. */

@@ -179,10 +179,39 @@ static void reads_end_even_if_they_cost_nothing(void **state)
 	assert_int_equal(WORK_READS_MAX, reads);
 }
 
+static bool is_true(void *context)
+{
+	return *(bool *)context;
+}
+
+/* The agent stops: what it has is to be sent now. */
+static void no_work_begins_or_goes_on_at_the_end(void **state)
+{
+	struct fixture *fixture = *state;
+	struct work work;
+	bool is_over = false;
+	uint32_t reads = 0;
+
+	fixture->pool.is_over = is_true;
+	fixture->pool.context = &is_over;
+	assert_true(do_work(&fixture->honest, 1));
+	assert_true(work_begin(&work, &fixture->honest, "walking"));
+	assert_true(work_may_read());
+	is_over = true;
+	while (work_may_read())
+		reads++;
+	assert_in_range(reads, 0, 16);
+	work_end(&work);
+	assert_false(do_work(&fixture->hostile, 1));
+	assert_int_equal(1, fixture->pool.put_off); // the one that was cut short
+	assert_true(do_work(NULL, 1));
+}
+
 #define WORK_TEST(claim) cmocka_unit_test_setup_teardown(claim, set_up, tear_down)
 
 RUN_TESTS(WORK_TEST(puts_off_what_is_over_budget), WORK_TEST(pays_a_debt_over_intervals),
 	  WORK_TEST(reports_one_process_an_interval),
 	  WORK_TEST(many_costly_processes_starve_nobody), WORK_TEST(a_work_pays_for_itself_only),
 	  WORK_TEST(successors_take_over_what_was_spent), WORK_TEST(reads_end_with_the_budget),
-	  WORK_TEST(reads_end_even_if_they_cost_nothing))
+	  WORK_TEST(reads_end_even_if_they_cost_nothing),
+	  WORK_TEST(no_work_begins_or_goes_on_at_the_end))
