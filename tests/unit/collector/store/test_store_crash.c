@@ -267,13 +267,19 @@ TEST(kill_9_keeps_each_acknowledged_batch_once)
 
 // ---- deletions ------------------------------------------------------------------------------------------
 
-enum { DELETE_ROUNDS = 12, DELETE_ROWS = 4, DELETE_BATCHES = 15 };
+enum { DELETE_ROUNDS = 12, DELETE_ROWS = 4, DELETE_BATCHES = 6 };
 
 /** What a child has done so far, by number of the batch. */
 struct deleting {
 	uint64_t acknowledged; // batches
 	uint64_t begun, done;  // deletions of red's rows up to this batch
 };
+
+/** The batches of a round are of as many hours: a killed rewrite has some of them before it. */
+static uint64_t batch_ns(uint64_t number)
+{
+	return base_ns - number % DELETE_BATCHES * 3600 * NS_PER_SECOND + number * 200 * NS_PER_MS;
+}
 
 /** One row of each stack for both tenants; nobody else has these values. */
 static struct profile *tenants_profile(uint64_t number)
@@ -282,7 +288,7 @@ static struct profile *tenants_profile(uint64_t number)
 	char stack[32];
 
 	for (uint64_t i = 0; i < DELETE_ROWS; i++) {
-		uint64_t time_ns = base_ns + number * 200 * NS_PER_MS;
+		uint64_t time_ns = batch_ns(number);
 
 		sprintf(stack, "main;f%llu", (unsigned long long)i);
 		add_text(profile, "service=web,tenant=blue", time_ns, stack, (int64_t)number);
@@ -339,7 +345,7 @@ static void run_deleter(const char *path, struct deleting deleting, int pipe)
 		delete_red(store);
 		deleting.done = deleting.begun;
 		report(pipe, &deleting);
-		if (round % 3 && store_maintain(store, clock_realtime_ns(), NULL) < 0)
+		if (round % 3 != 2 && store_maintain(store, clock_realtime_ns(), NULL) < 0)
 			_exit(7);
 	}
 }
@@ -347,7 +353,7 @@ static void run_deleter(const char *path, struct deleting deleting, int pipe)
 /** Is the batch there for @tenant: all of its rows, or none? -1: neither, or with other values. */
 static int has_batch(const struct dump *dump, const char *tenant, uint64_t number, int64_t value)
 {
-	uint64_t time_ns = base_ns + number * 200 * NS_PER_MS;
+	uint64_t time_ns = batch_ns(number);
 	int found_rows = 0;
 	char line[128];
 

@@ -334,7 +334,95 @@ TEST(failed_deletion_of_old_hour_is_repeated)
 	scene_end(&scene);
 }
 
+// ---- rewriting what is deleted --------------------------------------------------------------------------
+
+static int64_t tenant_sum(struct scene *scene, const char *selector)
+{
+	struct dump dump;
+	int64_t sum = 0;
+
+	dump_store(scene->store, selector, all_time, SCAN_SUMS, &dump);
+	for (uint32_t i = 0; i < dump.count; i++)
+		sum += dump.lines[i].value;
+	dump_deinit(&dump);
+	return sum;
+}
+
+/** An hour of two tenants, closed and open, of which red's is deleted and not rewritten. */
+static void begin_deleted(struct scene *scene)
+{
+	struct selector selector = selector_of("{tenant=\"red\"}");
+	struct store_deletion deletion;
+
+	scene_begin(scene);
+	for (uint64_t i = 1; i <= 4; i++) {
+		struct profile *profile = test_profile();
+		uint64_t time_ns = scene->base_ns + i * 60 * NS_PER_SECOND;
+
+		add_text(profile, "service=s,tenant=blue", time_ns, "main;f", 1);
+		add_text(profile, "service=s,tenant=red", time_ns, "main;f", 100);
+		append_profile(scene->store, 1, i, profile);
+		if (i == 2)
+			assert_int_equal(0, store_flush(scene->store, NULL));
+	}
+	assert_int_equal(0, store_delete(scene->store, &selector, all_time, &deletion, NULL));
+	EXPECT_EQ(2, deletion.series + deletion.partitions, "series and hours");
+	selector_deinit(&selector);
+}
+
+static uint64_t count_tombstones(struct scene *scene)
+{
+	struct store_stats stats;
+
+	store_read_stats(scene->store, &stats);
+	return stats.tombstones;
+}
+
+static void expect_blue_only(struct scene *scene, const char *what)
+{
+	EXPECT_EQ(4, tenant_sum(scene, "{}"), what);
+	EXPECT_EQ(0, tenant_sum(scene, "{tenant=\"red\"}"), what);
+}
+
+/** The disk fails after @good_changes of the rewrite, as if the process were killed there. */
+static void run_rewrite(long good_changes)
+{
+	struct scene scene;
+	char what[64];
+
+	sprintf(what, "after %ld changes", good_changes);
+	begin_deleted(&scene);
+	disk_double_fail(good_changes, INT32_MAX, EIO);
+	store_maintain(scene.store, scene.base_ns, NULL);
+	store_close(scene.store);
+	disk_double_heal();
+	scene_open(&scene);
+	expect_blue_only(&scene, what);
+	for (int i = 0; count_tombstones(&scene) && i < 1000; i++)
+		assert_int_equal(0, store_maintain(scene.store, scene.base_ns, NULL));
+	EXPECT_EQ(0, count_tombstones(&scene), what);
+	expect_blue_only(&scene, what);
+	scene_end(&scene);
+}
+
+TEST(any_failed_change_resurrects_nothing_deleted)
+{
+	struct scene scene;
+
+	begin_deleted(&scene);
+	disk_double.changes = 0;
+	for (int i = 0; count_tombstones(&scene) && i < 1000; i++)
+		store_maintain(scene.store, scene.base_ns, NULL);
+	long changes = disk_double.changes;
+	scene_end(&scene);
+	assert_true(changes > 10);
+	// The first ones are writes of rows; most of the others are of files that are moved.
+	for (long i = 0; i < changes; i += i < 12 ? 1 : 7)
+		run_rewrite(i);
+}
+
 RUN_TESTS(cmocka_unit_test(any_failed_change_loses_nothing),
+	  cmocka_unit_test(any_failed_change_resurrects_nothing_deleted),
 	  cmocka_unit_test(disk_that_stays_bad_serves_queries),
 	  cmocka_unit_test(refuses_batches_before_disk_is_full),
 	  cmocka_unit_test(oldest_hours_go_for_room), cmocka_unit_test(store_stays_below_its_size),
