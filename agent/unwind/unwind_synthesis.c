@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "agent/unwind/code_analysis_rows.h"
 #include "agent/elf/elf_symbols.h"
+#include "agent/unwind/landing_pads.h"
 #include "agent/unwind/plt.h"
 
 enum {
@@ -510,6 +511,7 @@ int unwind_synthesis_add(const struct elf *elf, struct unwind_rows *rows, struct
 {
 	end_coroutines(elf, rows);
 	end_at_entry(elf, rows);
+	landing_pads_add(elf, rows);
 	int rc = plt_add(elf, rows, err);
 	if (rc)
 		return rc;

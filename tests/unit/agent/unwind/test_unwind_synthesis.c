@@ -50,6 +50,27 @@ TEST(a_library_entry_needs_the_right_bytes)
 	expect_rows("0 none | 10 end | 20 none", &image, 0x100, "a program that is a library");
 }
 
+/* As in MKL: what a function's frame information describes begins behind its first instruction. */
+TEST(describes_landing_pads_before_functions)
+{
+	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	struct cfi_image image;
+
+	cfi_image_init(&image, EM_X86_64, ".eh_frame");
+	cfi_image_put_usual_common(&image);
+	cfi_image_put_function(&image, 0x14, 0x10, NULL, 0);
+	cfi_image_put_function(&image, 0x44, 0x10, NULL, 0);
+	cfi_image_put_function(&image, 0x68, 0x4, NULL, 0);
+	cfi_image_put_function(&image, 0x72, 0x2, NULL, 0);
+	cfi_image_put_function(&image, 0x74, 0x4, NULL, 0);
+	memcpy(image.text + 0x10, endbr64, sizeof(endbr64));
+	memcpy(image.text + 0x64, endbr64, sizeof(endbr64)); // not where functions begin
+	memcpy(image.text + 0x70, endbr64, sizeof(endbr64)); // partly described
+	expect_rows("0 none | 10 7+8 = c-8 | 24 none | 44 7+8 = c-8 | 54 none | 68 7+8 = c-8 | "
+		    "6c none | 72 7+8 = c-8 | 78 none",
+		    &image, 0x100, "one has a pad");
+}
+
 TEST(recognizes_signal_returns_by_their_bytes)
 {
 	static const uint8_t x86[] = { 0x90, 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05, 0x90 };
@@ -225,6 +246,7 @@ TEST(leaves_a_described_plt_alone)
 
 RUN_TESTS(cmocka_unit_test(the_program_entry_ends_stacks),
 	  cmocka_unit_test(a_library_entry_needs_the_right_bytes),
+	  cmocka_unit_test(describes_landing_pads_before_functions),
 	  cmocka_unit_test(recognizes_signal_returns_by_their_bytes),
 	  cmocka_unit_test(recognizes_clone_returns_by_their_bytes),
 	  cmocka_unit_test(ends_where_a_thread_unmaps_its_stack),
