@@ -102,9 +102,10 @@ static __always_inline void cache_kernel_stack(struct kernel_cache_work *work,
 	struct kernel_cache_search search = { .at = &work->at, .callers = &addresses->at[1] };
 	__u32 last = depth - 1;
 
-	HIDE_FROM_COMPILER(last); // keep the bound
 	if (last - 1 >= KERNEL_DEPTH_MAX - 1 || addresses->at[0] != work->at.pc)
 		return;
+	HIDE_FROM_COMPILER(last); // keep the bound: 6.1 has not seen it here
+	last &= KERNEL_DEPTH_MAX;
 	// The entry code's return address is compared anyway, wherever it is.
 	search.count = addresses->at[last] == work->at.top ? last - 1 : last;
 	bpf_loop(KERNEL_CACHE_WORDS, look_for_return, &search, 0);

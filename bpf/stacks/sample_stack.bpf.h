@@ -80,7 +80,10 @@ static __always_inline __u32 unwind_kernel_stack(struct sample_stack *stack, __u
 	return depth;
 }
 
-/* A function of its own: 6.1 allows 512 bytes of stack to all that call each other, and the user part needs most. */
+/*
+ * Returns 1 if the stack was cached. A function of its own: 6.1 allows 512 bytes of stack to all that call each other,
+ * and the user part needs most.
+ */
 static __attribute__((noinline)) int sample_kernel_stack(struct sample_stack *stack, __u64 now,
 							 struct bpf_perf_event_data *ctx,
 							 struct task_struct *task,
@@ -100,7 +103,8 @@ static __attribute__((noinline)) int sample_kernel_stack(struct sample_stack *st
 	if (cached && ++work->hits % KERNEL_CACHE_CHECK_EVERY && stack_is_sent(&expected)) {
 		key->kernel_leaf = interrupted.pc;
 		key->kernel = expected;
-		return count(COUNTER_KERNEL_CACHE_HITS);
+		count(COUNTER_KERNEL_CACHE_HITS);
+		return 1;
 	}
 	depth = unwind_kernel_stack(stack, now, ctx, interrupted.pc, key);
 	if (cached)
@@ -108,6 +112,19 @@ static __attribute__((noinline)) int sample_kernel_stack(struct sample_stack *st
 	else if (set)
 		cache_kernel_stack(work, set, &stack->kernel_addresses, depth, &key->kernel);
 	return 0;
+}
+
+/*
+ * Uses what sample_kernel_stack() returns: else the compiler would not set it, and the verifier refuses what is in
+ * the register then.
+ */
+static __always_inline void add_kernel_stack(struct sample_stack *stack, __u64 now,
+					     struct bpf_perf_event_data *ctx,
+					     struct task_struct *task, struct count_key *key)
+{
+	int rc = sample_kernel_stack(stack, now, ctx, task, key);
+
+	HIDE_FROM_COMPILER(rc);
 }
 
 /* Fills in the stack of @key. Returns true if the agent has the sample: it is not counted here. */
@@ -119,7 +136,7 @@ static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
 	bool is_64_bit;
 
 	if (!interrupted.user)
-		sample_kernel_stack(stack, now, ctx, task, key);
+		add_kernel_stack(stack, now, ctx, task, key);
 	if (!task->mm || (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
 		return false;
 	is_64_bit = interrupted.user ? registers_of_tick(&stack->work.unwind, ctx)
