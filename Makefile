@@ -440,6 +440,10 @@ $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(
 test-kernels: packages-kernels $(PROGRAMS) $(UNIT_TESTS) ## load and check stacks on Debian's 6.1 and 6.12, emulated
 	python3 -m pytest -q -s tests/bpf
 
+.PHONY: load-kernels
+load-kernels: packages-kernels $(BUILD)/tests/agent/bpf/test_loader ## only load and run the BPF programs there: a minute
+	python3 -m pytest -q -s tests/bpf/test_kernels.py -k test_programs_load
+
 # Debian's non-free package, unpacked below build/: its functions can be called without a device.
 .PHONY: test-libcuda
 test-libcuda: packages $(call unit_programs,probe_site gpu_probes) ## sites and probes in the real driver library

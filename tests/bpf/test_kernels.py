@@ -141,6 +141,13 @@ def test_nothing_left_out_has_gone():
     assert not [name for name in EXCLUDED if not (UNIT / f"{name}.c").exists()]
 
 
+def test_programs_load(kernel):
+    """At each fallback size, and run. First, and alone by make load-kernels: what a change of BPF code breaks."""
+    program = "/tests/agent/bpf/test_loader"
+    release, _ = run_jobs(kernel, {program: build_folder() / program[1:]}, [program])
+    print(f"\non {release}: loaded")
+
+
 @pytest.mark.parametrize("room", UNIT_ROOMS)
 def test_unit_tests(kernel, room):
     programs = unit_programs(room)
