@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectors, agents and workloads as processes, and the collector's HTTP API."""
+import errno
 import itertools
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -23,6 +25,7 @@ from contract import TYPE  # noqa: E402 pylint: disable=wrong-import-position
 START_SECONDS = 20
 STOP_SECONDS = 15
 CPU = TYPE.CPU
+PORTS = 12000  # that servers of tests choose from
 
 _numbers = itertools.count(1)
 
@@ -41,9 +44,17 @@ def unique(name):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that a server can have later, too: below those that the kernel gives to clients."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(max(first - PORTS, 1024), first)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+                return port
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
 
 
 def wait_until(what, seconds, ready):
