@@ -2,6 +2,7 @@
 """Profile types beside CPU time: titles, units, excluded idle time and marks."""
 
 import re
+import time
 import urllib.parse
 
 import pytest
@@ -165,6 +166,8 @@ def test_wait_groups_need_one_query_with_idle(fake, open_page):
 
 
 def test_cpu_time_queries_no_idle(fake, open_page):
+    time.sleep(1)  # requests of the page before, which was closed just now
+    fake.server.requests.clear()
     page = open_page(address(fake.url))
     assert "idle" not in page.text("#chart-notices")
     assert not any("wait" in p.get("query", "") for path in ("series", "merge", "top") for p in requests_to(fake, path))
