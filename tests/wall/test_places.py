@@ -45,5 +45,5 @@ def test_stack_cache_is_right(fleet, program, before):  # pylint: disable=unused
     print(f"  stack cache: {hits} hits, {counted['off_cpu_unwound']} unwound; "
           f"{wrong} of {checked} checked were wrong")
     assert hits > 100
-    # 1 to 5 of some 120 here; a cache that compares nothing has most of them wrong.
+    # 1 to 5 of some 120 here.
     assert wrong <= 4 + 0.04 * checked
