@@ -6,19 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
 #include "base/config/config_quantity.h"
+#include "base/utc_text.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
 
 #define MINUTE_NS (60 * NS_PER_SECOND)
 
-enum { TIME_TEXT_BYTES = 32, ANSWER_BYTES = 16 };
+enum { ANSWER_BYTES = 16 };
 
 struct delete_options {
 	struct api_request request; // its times: as given, then whole minutes
@@ -139,24 +139,18 @@ static int ask_collector(const struct delete_options *options, bool dry_run,
 	return rc;
 }
 
-static void format_time(const char *seconds, const char *absent, char text[TIME_TEXT_BYTES])
+static const char *time_text(const char *seconds, const char *absent, char text[UTC_TEXT_BYTES])
 {
-	time_t time = seconds ? (time_t)strtoull(seconds, NULL, 10) : 0;
-	struct tm utc;
-
-	snprintf(text, TIME_TEXT_BYTES, "%s", absent);
-	if (seconds && gmtime_r(&time, &utc))
-		strftime(text, TIME_TEXT_BYTES, "%Y-%m-%d %H:%M UTC", &utc);
+	return seconds ? utc_text(strtoull(seconds, NULL, 10), text) : absent;
 }
 
 static bool is_confirmed(const struct delete_options *options, long long series)
 {
-	char from[TIME_TEXT_BYTES], to[TIME_TEXT_BYTES], answer[ANSWER_BYTES] = "";
+	char from[UTC_TEXT_BYTES], to[UTC_TEXT_BYTES], answer[ANSWER_BYTES] = "";
 
-	format_time(options->request.from, "the beginning", from);
-	format_time(options->request.to, "now", to);
 	printf("Delete %lld series of %s, from %s to %s, at %s? [y/N] ", series,
-	       options->request.selector, from, to, options->request.collector_http);
+	       options->request.selector, time_text(options->request.from, "the beginning", from),
+	       time_text(options->request.to, "now", to), options->request.collector_http);
 	fflush(stdout);
 	return fgets(answer, sizeof(answer), stdin) && (*answer == 'y' || *answer == 'Y');
 }

@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/utc_text.h"
 #include "collector/store/rocksdb/rocksdb.h"
 
 enum { DAMAGE_LINES_MAX = 100 }; // a store that is damaged all over needs no line for each chunk
@@ -16,12 +16,9 @@ struct report {
 
 static void print_time(FILE *stream, uint64_t start_ns)
 {
-	time_t start = (time_t)(start_ns / NS_PER_SECOND);
-	char text[32];
-	struct tm utc;
+	char text[UTC_TEXT_BYTES];
 
-	strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", gmtime_r(&start, &utc));
-	fputs(text, stream);
+	fputs(utc_text(start_ns / NS_PER_SECOND, text), stream);
 }
 
 static void print_damage(void *context, uint64_t start_ns, const char *text)

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utc_text.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
 #include "agent/ship/spool.h"
@@ -30,8 +31,7 @@ enum {
 	UNEXPECTED_TRIES_MAX = 20,
 	TOO_LARGE_TRIES_MAX = 8,
 	DEFINITION_TRIES_MAX = 3,
-	REFUSED_LOG_S = 60, // between lines about refused samples
-	TIME_TEXT_BYTES = 32,
+	REFUSED_LOG_S = 60,               // between lines about refused samples
 	ORDINARY_MESSAGE_BYTES = 4 << 20, // gRPC's default limit of a message
 };
 
@@ -112,31 +112,22 @@ static void acknowledge(struct sender *sender, const struct profile *profile)
 	}
 }
 
-static const char *format_time(uint64_t time_ns, char text[TIME_TEXT_BYTES])
-{
-	time_t time = (time_t)(time_ns / NS_PER_SECOND);
-	struct tm utc;
-
-	if (!gmtime_r(&time, &utc) ||
-	    !strftime(text, TIME_TEXT_BYTES, "%Y-%m-%d %H:%M:%S UTC", &utc))
-		return "?"; // the collector's word may be any number
-	return text;
-}
-
 static void log_refused(const struct export_refused *refused)
 {
-	char time[TIME_TEXT_BYTES];
+	char time[UTC_TEXT_BYTES];
 
 	if (refused->late)
 		log_error("sender: the collector dropped %llu samples: older than its retention "
 			  "(it keeps those since %s); check this node's clock, or raise the "
 			  "collector's --retention",
-			  (unsigned long long)refused->late, format_time(refused->from_ns, time));
+			  (unsigned long long)refused->late,
+			  utc_text(refused->from_ns / NS_PER_SECOND, time));
 	if (refused->future)
 		log_error("sender: the collector dropped %llu samples: ahead of its clock (it "
 			  "accepts those until %s); check the clocks of this node and of the "
 			  "collector",
-			  (unsigned long long)refused->future, format_time(refused->to_ns, time));
+			  (unsigned long long)refused->future,
+			  utc_text(refused->to_ns / NS_PER_SECOND, time));
 	if (refused->series)
 		log_error("sender: the collector dropped %llu samples: too many series; look for "
 			  "labels of high cardinality",

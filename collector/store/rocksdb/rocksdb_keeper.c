@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utc_text.h"
 #include "collector/store/disk_room.h"
 #include "collector/store/rocksdb/rocksdb_store.h"
 
@@ -21,7 +21,6 @@
 
 enum {
 	REPAIR_MEMORY_BYTES = 64 << 20,
-	TIME_TEXT_BYTES = 32,
 	CLOSE_WAIT_S = 2, // for running queries, before the store is closed; then the next try
 };
 
@@ -518,20 +517,12 @@ static int recover(struct keeper *keeper, struct error *err)
 
 // ---- room ---------------------------------------------------------------------------------------------------
 
-static void format_time(uint64_t start_ns, char text[TIME_TEXT_BYTES])
-{
-	time_t start = (time_t)(start_ns / NS_PER_SECOND);
-	struct tm utc;
-
-	strftime(text, TIME_TEXT_BYTES, "%Y-%m-%d %H:%M UTC", gmtime_r(&start, &utc));
-}
-
 static void log_drop(const struct keeper *keeper, uint64_t start_ns, const char *which,
 		     const char *why)
 {
-	char text[TIME_TEXT_BYTES];
+	char text[UTC_TEXT_BYTES];
 
-	format_time(start_ns, text);
+	utc_text(start_ns / NS_PER_SECOND, text);
 	log_warn("store %s: deleted the %s hour of profiles (from %s): %s", keeper->path, which,
 		 text, why);
 }
@@ -539,11 +530,11 @@ static void log_drop(const struct keeper *keeper, uint64_t start_ns, const char 
 /** Damage is found as it is read: log it once for each partition. */
 static void log_damage(struct keeper *keeper)
 {
-	char damage[PARTITION_DAMAGE_BYTES], text[TIME_TEXT_BYTES];
+	char damage[PARTITION_DAMAGE_BYTES], text[UTC_TEXT_BYTES];
 	uint64_t start_ns;
 
 	while (rocksdb_next_damage(keeper->store, &start_ns, damage)) {
-		format_time(start_ns, text);
+		utc_text(start_ns / NS_PER_SECOND, text);
 		log_error("store %s: hour from %s damaged: %s; queries skip the damaged profiles; "
 			  "to list "
 			  "them, stop the collector and run cairn-collector --check, or check a "
