@@ -16,6 +16,7 @@ COUNTERS = ("switches", "off_cpu_unwound", "off_cpu_sampled_out", "off_cpu_busy"
             "stack_cache_wrong", "counts_new")
 WAIT_NS = 3000
 ENOUGH_NS = 300 * MS  # minimum to compare where waits are sampled
+FEW_STACKS_MAX = 2  # threads with too few sampled stacks, in the short run
 # Waits with two correct classes.
 ALSO = {"idle": ("poll", "network"), "poll": ("idle",)}
 
@@ -236,7 +237,7 @@ def test_off_cpu_stacks_are_complete(fleet, bounds, runs):
             in_function.append((share_below(graph, thread["function"]) / graph.total / share, least,
                                 f"{name}: in {thread['function']}"))
     # Where half of the waits stand for others, all that a thread waited may have gone to the only stack that it has.
-    for measured, least, what in sorted(in_function)[0 if bounds.whole else len(in_function) // 4:]:
+    for measured, least, what in sorted(in_function)[0 if bounds.whole else FEW_STACKS_MAX:]:
         comparison.check_share(what, measured, least)
     comparison.done()
 
