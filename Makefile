@@ -539,7 +539,7 @@ FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression
 	  section_reader shares slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \
 	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,deadline.c rows.c selector.c) \
-	  $(addprefix collector/,access/access.c access/access_file.c http/http_exchange.c http/http_guard.c http/http_listen.c \
+	  $(addprefix collector/,access/access.c access/access_file.c http/http_exchange.c \
 	  http/http_parameters.c http/http_server.c http/http_watch.c http/json_text.c symbols/debug_elf.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
 	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \

@@ -21,7 +21,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "collector/http/http_listen.h"
+#include "base/http/http_listen.h"
 #include "collector/http/http_watch.h"
 #include "collector/store/deadline.h"
 

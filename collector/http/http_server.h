@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "collector/http/http_exchange.h"
-#include "collector/http/http_guard.h"
+#include "base/http/http_guard.h"
 
 enum {
 	HTTP_CONNECTIONS_MAX = 512,

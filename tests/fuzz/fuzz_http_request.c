@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collector/http/http_guard.h"
+#include "base/http/http_guard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

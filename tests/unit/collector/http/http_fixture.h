@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "collector/http/http_api.h"
-#include "collector/http/http_listen.h"
+#include "base/http/http_listen.h"
 #include "collector/http/http_server.h"
 #include "tests/unit/collector/store/memory_store.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collector/http/http_guard.h"
+#include "base/http/http_guard.h"
 
 #include <errno.h>
 #include <string.h>

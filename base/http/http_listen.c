@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collector/http/http_listen.h"
+#include "base/http/http_listen.h"
 
 #include <errno.h>
 #include <fcntl.h>

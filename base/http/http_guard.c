@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host is checked against DNS rebinding, Origin and Sec-Fetch-Site against pages of other sites. See
 // "Fetch Metadata Request Headers" (W3C) and RFC 9110, 7.2 and 15.5.20.
-#include "collector/http/http_guard.h"
+#include "base/http/http_guard.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
