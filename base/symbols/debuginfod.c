@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/symbols/debuginfod.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/loaded_library.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "base/symbols/debug_cache.h"
@@ -40,6 +40,8 @@ struct debuginfod {
 	bool running;
 	CURL *curl; // the thread's
 	bool said;  // that no server answers; the thread's
+	char failure
+		[CURL_ERROR_SIZE]; // why the last one did not: libcurl's words, or ""; the thread's
 	atomic_bool stopping;
 	atomic_uint_fast64_t answers;
 	// under the lock
@@ -70,10 +72,7 @@ static struct {
 static int load_library(struct error *err)
 {
 	static const char *const names[] = { "libcurl-gnutls.so.4", "libcurl.so.4" };
-	const struct {
-		void *function; // in the library's struct
-		const char *name;
-	} functions[] = {
+	static const struct library_function functions[] = {
 		{ &library.global_init, "curl_global_init" },
 		{ &library.easy_init, "curl_easy_init" },
 		{ &library.easy_reset, "curl_easy_reset" },
@@ -82,20 +81,11 @@ static int load_library(struct error *err)
 		{ &library.easy_getinfo, "curl_easy_getinfo" },
 		{ &library.easy_cleanup, "curl_easy_cleanup" },
 	};
-	void *handle = NULL;
+	int rc = loaded_library_open("debuginfod", names, ARRAY_SIZE(names), functions,
+				     ARRAY_SIZE(functions), err);
 
-	for (size_t i = 0; i < ARRAY_SIZE(names) && !handle; i++)
-		handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-	if (!handle)
-		return error_set(err, -ENOENT, "debuginfod: libcurl is not installed");
-	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
-		void *function = dlsym(handle, functions[i].name);
-
-		if (!function)
-			return error_set(err, -ENOENT, "debuginfod: libcurl has no %s",
-					 functions[i].name);
-		memcpy(functions[i].function, &function, sizeof(function));
-	}
+	if (rc)
+		return rc;
 	return library.global_init(CURL_GLOBAL_DEFAULT)
 		       ? error_set(err, -EIO, "debuginfod: libcurl cannot be set up")
 		       : 0;
@@ -160,6 +150,8 @@ static void set_up_transfer(struct debuginfod *debuginfod, const char *url,
 	library.easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
 	library.easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
 	library.easy_setopt(curl, CURLOPT_XFERINFODATA, debuginfod);
+	debuginfod->failure[0] = '\0';
+	library.easy_setopt(curl, CURLOPT_ERRORBUFFER, debuginfod->failure);
 }
 
 /* Returns 0; -ENOENT: the server has none, or sent something else; -EAGAIN: it did not answer. */
@@ -228,9 +220,9 @@ static void wait_ns(struct debuginfod *debuginfod, uint64_t until_ns)
 static void say_once(struct debuginfod *debuginfod, bool silent)
 {
 	if (silent && !debuginfod->said)
-		log_warn("debuginfod: no server answers, functions of stripped files stay unnamed; "
-			 "trying again every %d s",
-			 RETRY_S);
+		log_warn("debuginfod: no server answers (%s), functions of stripped files stay "
+			 "unnamed; trying again every %d s",
+			 *debuginfod->failure ? debuginfod->failure : "no reason given", RETRY_S);
 	if (!silent && debuginfod->said)
 		log_info("debuginfod: servers answer again");
 	debuginfod->said = silent;

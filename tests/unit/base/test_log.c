@@ -7,41 +7,15 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-
-// Standard error goes to a pipe while a test runs.
-struct capture {
-	int saved;
-	int read_end;
-};
-
-static struct capture begin(void)
-{
-	struct capture capture = { .saved = dup(STDERR_FILENO) };
-	int ends[2];
-
-	assert_int_equal(pipe(ends), 0);
-	dup2(ends[1], STDERR_FILENO);
-	close(ends[1]);
-	capture.read_end = ends[0];
-	return capture;
-}
-
-static void end(struct capture *capture, char *text, size_t size)
-{
-	dup2(capture->saved, STDERR_FILENO); // the pipe's last writer goes
-	close(capture->saved);
-	ssize_t count = read(capture->read_end, text, size - 1);
-	text[count > 0 ? count : 0] = 0;
-	close(capture->read_end);
-}
+#include "tests/captured_stderr.h"
 
 TEST(a_line_has_time_level_and_message)
 {
-	struct capture capture = begin();
+	struct capture capture = begin_capture();
 	char text[4096];
 
 	log_warn("spool: %d batches kept", 7);
-	end(&capture, text, sizeof(text));
+	end_capture(&capture, text, sizeof(text));
 	assert_non_null(strstr(text, "Z warn  spool: 7 batches kept\n"));
 	EXPECT_EQ('T', text[10], "date and time");
 	assert_null(strchr(text, '\033')); // not a terminal: no colours
@@ -49,7 +23,7 @@ TEST(a_line_has_time_level_and_message)
 
 TEST(lines_above_the_level_are_dropped)
 {
-	struct capture capture = begin();
+	struct capture capture = begin_capture();
 	char text[4096];
 
 	log_debug("dropped by default");
@@ -57,18 +31,18 @@ TEST(lines_above_the_level_are_dropped)
 	log_warn("dropped too");
 	log_error("kept");
 	log_set_level(LOG_LEVEL_INFO);
-	end(&capture, text, sizeof(text));
+	end_capture(&capture, text, sizeof(text));
 	assert_null(strstr(text, "dropped"));
 	assert_non_null(strstr(text, " error kept\n"));
 }
 
 TEST(hostile_name_forges_no_line)
 {
-	struct capture capture = begin();
+	struct capture capture = begin_capture();
 	char text[4096];
 
 	log_info("process %s exited", "x\n2026-01-01T00:00:00.000Z error forged\033[31m\r");
-	end(&capture, text, sizeof(text));
+	end_capture(&capture, text, sizeof(text));
 	EXPECT_EQ(strlen(text) - 1, strchr(text, '\n') - text, "one line");
 	assert_null(strchr(text, '\033'));
 	assert_null(strchr(text, '\r'));
@@ -76,7 +50,7 @@ TEST(hostile_name_forges_no_line)
 
 TEST(cuts_long_message_and_keeps_errno)
 {
-	struct capture capture = begin();
+	struct capture capture = begin_capture();
 	_cleanup_free_ char *words = calloc(1, 10000);
 	char text[8192];
 
@@ -84,7 +58,7 @@ TEST(cuts_long_message_and_keeps_errno)
 	errno = EXDEV;
 	log_info("%s", words);
 	int saved = errno;
-	end(&capture, text, sizeof(text));
+	end_capture(&capture, text, sizeof(text));
 	EXPECT_EQ(EXDEV, saved, "errno");
 	EXPECT_EQ(2047, strlen(text), "cut");
 	EXPECT_EQ('\n', text[strlen(text) - 1], "still a line");

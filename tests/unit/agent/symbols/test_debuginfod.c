@@ -14,6 +14,7 @@
 #include "agent/symbols/executable.h"
 #include "base/clock.h"
 #include "base/symbols/debug_cache.h"
+#include "tests/captured_stderr.h"
 #include "tests/test.h"
 #include "tests/unit/agent/symbols/debuginfod_double.h"
 #include "tests/unit/agent/elf/elf_writer.h"
@@ -181,14 +182,17 @@ TEST(server_errors_are_no_answer_and_block_nobody)
 	static const struct {
 		const char *what;
 		enum double_answer answer;
+		const char *reason; // in the log: libcurl's words
 	} rows[] = {
-		{ "busy", ANSWER_ERROR },
-		{ "silent", ANSWER_SILENCE },
-		{ "hangs up", ANSWER_HALF },
+		{ "busy", ANSWER_ERROR, "The requested URL returned error: 5" },
+		{ "silent", ANSWER_SILENCE, "Operation too slow" },
+		{ "hangs up", ANSWER_HALF, "transfer closed" },
 	};
 
 	for EACH (row, rows) {
+		struct capture capture = begin_capture();
 		struct debuginfod_double server;
+		char log[4096];
 		const char *folder = make_folder();
 
 		double_open(&server, row->answer, &debug_image, IMAGE_BYTES);
@@ -200,6 +204,9 @@ TEST(server_errors_are_no_answer_and_block_nobody)
 		EXPECT_EQ(-EAGAIN, debuginfod_find(client, IMAGE_ID), row->what);
 		EXPECT_EQ(1, server.requests, row->what);
 		debuginfod_close(client);
+		end_capture(&capture, log, sizeof(log));
+		if (!strstr(log, "no server answers (") || !strstr(log, row->reason))
+			fail_msg("%s: the log says: %s", row->what, log);
 		double_close(&server);
 		remove_folder(folder);
 	}
