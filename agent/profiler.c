@@ -135,6 +135,7 @@ static void on_process(void *context, const struct process_record *record)
 {
 	struct profiler *profiler = context;
 
+	sources_take_process(profiler->sources, record);
 	process_table_apply(profiler->processes, record);
 	process_unwind_apply(profiler->unwinds, record);
 }

@@ -31,7 +31,8 @@ typedef struct {
 } atomic_t;
 
 struct signal_struct {
-	atomic_t live; // threads that have not exited
+	atomic_t live;            // threads that have not exited
+	struct mm_struct *oom_mm; // memory of a victim of the out-of-memory killer
 };
 
 struct sched_entity {

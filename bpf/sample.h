@@ -194,8 +194,8 @@ struct process_record {
 	__u32 kind;  // RECORD_PROCESS
 	__u32 event; // enum process_event
 	struct process_key process;
-	__u32 parent_pid; // FORK: the kernel's tgid of the parent
-	__u32 pad;
+	__u32 parent_pid;             // FORK: the kernel's tgid of the parent
+	__u32 killed_by_oom;          // EXIT: 1 if the out-of-memory killer ended it
 	char name[THREAD_NAME_BYTES]; // comm of the main thread
 };
 

@@ -72,6 +72,8 @@ struct source {
 	int (*after_drain)(void *state, struct export_interval *interval);
 	/** Each count that is drained. */
 	void (*take_count)(void *state, const struct count_key *key, const struct count *count);
+	/** Each fork, exec and exit, before the process table applies it. */
+	void (*take_process)(void *state, const struct process_record *record);
 	/** Some 50 times a second. */
 	void (*tick)(void *state, uint64_t now_ns);
 	/** Load shedding: one stack in 4^step is unwound, with its weight. Totals stay exact. */

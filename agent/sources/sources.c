@@ -172,6 +172,15 @@ void sources_take_count(struct sources *sources, const struct count_key *key,
 	}
 }
 
+void sources_take_process(struct sources *sources, const struct process_record *record)
+{
+	for_each_source(opened, sources)
+	{
+		if (runs(opened) && opened->source->take_process)
+			opened->source->take_process(opened->state, record);
+	}
+}
+
 // ---- load shedding --------------------------------------------------------------------------
 
 bool sources_can_step(const struct sources *sources, enum source_bit bit)

@@ -33,6 +33,7 @@ int sources_after_drain(struct sources *sources, struct export_interval *interva
 void sources_tick(struct sources *sources, uint64_t now_ns);
 void sources_take_count(struct sources *sources, const struct count_key *key,
 			const struct count *count);
+void sources_take_process(struct sources *sources, const struct process_record *record);
 
 /** What open() of the source of this bit returned; NULL: it is not open. */
 void *sources_find(const struct sources *sources, enum source_bit bit);

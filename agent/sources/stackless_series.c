@@ -5,39 +5,50 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/sources/cgroup_counter.h"
+#include "agent/sources/cpu_throttling.h"
 #include "agent/sources/memory_usage.h"
+#include "agent/sources/oom_kills.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-enum { COUNTERS = 2 };
-
-/* Events of one of the counters, once each. */
+/* Events, once each. */
 struct reported {
-	bool unreachable, full, baselines, lost;
+	bool unreachable, full, baselines, lost, memory_full, memory_late, kills;
 };
 
 struct stackless_series {
-	struct cgroup_counter *counters[COUNTERS]; // by kind; NULL: it does not run
-	struct reported reported[COUNTERS];
-	struct memory_usage *memory;
-	bool is_memory_full_reported, is_memory_late_reported;
+	struct cpu_throttling *throttling; // NULL: it does not run
+	struct memory_usage *memory;       // the same
+	struct oom_kills *kills;           // the same
+	struct reported reported;
 	struct event_log *events;
 };
 
-static const char *const names[COUNTERS] = {
-	[CGROUP_COUNTER_THROTTLED] = "CPU throttling",
-	[CGROUP_COUNTER_OOM_KILLS] = "OOM kills",
-};
-
-static void open_counter(struct stackless_series *series, enum cgroup_counter_kind kind,
-			 struct process_table *processes)
+static void open_throttling(struct stackless_series *series, struct process_table *processes)
 {
-	struct cgroup_counter_options options = { .kind = kind, .processes = processes };
+	struct cpu_throttling_options options = { .processes = processes };
+	struct cpu_throttling_stats stats;
 	struct error err = { 0 };
 
-	if (cgroup_counter_open(&options, &series->counters[kind], &err))
-		event_warn(series->events, names[kind], "not measured: %.260s", err.text);
+	if (cpu_throttling_open(&options, &series->throttling, &err))
+		event_warn(series->events, "CPU throttling", "not measured: %.260s", err.text);
+	if (!series->throttling)
+		return;
+	cpu_throttling_read_stats(series->throttling, &stats);
+	if (stats.is_exposed)
+		event_warn(
+			series->events, "CPU throttling",
+			"the host's cgroups can be written to from this container; mount them with "
+			"recursiveReadOnly, or do not mount them");
+}
+
+static int open_memory(struct stackless_series *series, struct process_table *processes,
+		       struct error *err)
+{
+	series->kills = oom_kills_new(processes);
+	if (!series->kills)
+		return error_set(err, -ENOMEM, "out of memory");
+	return memory_usage_open(processes, &series->memory, err);
 }
 
 static void close_source(void *state)
@@ -46,9 +57,9 @@ static void close_source(void *state)
 
 	if (!series)
 		return;
-	for (int i = 0; i < COUNTERS; i++)
-		cgroup_counter_close(series->counters[i]);
+	cpu_throttling_close(series->throttling);
 	memory_usage_close(series->memory);
+	oom_kills_free(series->kills);
 	free(series);
 }
 
@@ -61,11 +72,9 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 		return error_set(err, -ENOMEM, "out of memory");
 	series->events = setup->events;
 	if (setup->bits & SOURCE_WALL)
-		open_counter(series, CGROUP_COUNTER_THROTTLED, setup->processes);
-	if (setup->bits & SOURCE_MEMORY) {
-		open_counter(series, CGROUP_COUNTER_OOM_KILLS, setup->processes);
-		rc = memory_usage_open(setup->processes, &series->memory, err);
-	}
+		open_throttling(series, setup->processes);
+	if (setup->bits & SOURCE_MEMORY)
+		rc = open_memory(series, setup->processes, err);
 	if (rc) {
 		close_source(series);
 		return rc;
@@ -74,34 +83,32 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 	return 0;
 }
 
-static void report_losses(struct stackless_series *series, enum cgroup_counter_kind kind)
+static void report_throttling_losses(struct stackless_series *series)
 {
 	struct event_log *events = series->events;
-	struct reported *reported = &series->reported[kind];
-	struct cgroup_counter_stats stats;
+	struct reported *reported = &series->reported;
+	struct cpu_throttling_stats stats;
 
-	if (!series->counters[kind])
-		return;
-	cgroup_counter_read_stats(series->counters[kind], &stats);
+	cpu_throttling_read_stats(series->throttling, &stats);
 	if (stats.unreachable)
 		event_warn_once(
-			events, &reported->unreachable, names[kind],
+			events, &reported->unreachable, "CPU throttling",
 			"some processes are not measured: their cgroups are not below what is "
 			"mounted here; mount the host's /sys/fs/cgroup, read-only");
 	if (stats.dropped)
 		event_warn_once(
-			events, &reported->full, names[kind],
+			events, &reported->full, "CPU throttling",
 			"some processes lack these figures, but are profiled: table full (limits "
 			"%d cgroups, %d processes)",
 			CGROUPS_MAX, CGROUP_MEMBERS_MAX);
 	if (stats.baselines_dropped)
 		event_warn_once(
-			events, &reported->baselines, names[kind],
+			events, &reported->baselines, "CPU throttling",
 			"counts from before a cgroup's first sample are not measured: table "
 			"full (limit %d cgroups)",
 			CGROUP_BASELINES_MAX);
 	if (stats.values_dropped)
-		event_warn_once(events, &reported->lost, names[kind],
+		event_warn_once(events, &reported->lost, "CPU throttling",
 				"dropped some counts: no process of the cgroup is known any more, "
 				"or too many cgroups in one export interval (limit %d)",
 				CGROUP_VALUES_MAX);
@@ -113,57 +120,73 @@ static void report_memory_losses(struct stackless_series *series)
 
 	memory_usage_read_stats(series->memory, &stats);
 	if (stats.dropped)
-		event_warn_once(series->events, &series->is_memory_full_reported, "memory usage",
+		event_warn_once(series->events, &series->reported.memory_full, "memory usage",
 				"some processes are not measured: table full (limit %d)",
 				MEMORY_PROCESSES_MAX);
 	if (stats.late)
-		event_warn_once(series->events, &series->is_memory_late_reported, "memory usage",
+		event_warn_once(series->events, &series->reported.memory_late, "memory usage",
 				"some processes are read less than once a second: too many "
 				"(limits %.1f %% of a CPU, %d reads per second)",
 				100.0 * MEMORY_NS_PER_SECOND / NS_PER_SECOND,
 				MEMORY_READS_PER_SECOND);
+	if (oom_kills_dropped(series->kills))
+		event_warn_once(
+			series->events, &series->reported.kills, "OOM kills",
+			"dropped some: more than %d in an export interval, or out of memory",
+			OOM_KILLS_MAX);
 }
 
 static void tick(void *state, uint64_t now_ns)
 {
 	struct stackless_series *series = state;
 
-	for (int i = 0; i < COUNTERS; i++) {
-		if (series->counters[i])
-			cgroup_counter_tick(series->counters[i], now_ns);
-	}
+	if (series->throttling)
+		cpu_throttling_tick(series->throttling, now_ns);
 	if (series->memory)
 		memory_usage_tick(series->memory, now_ns, clock_realtime_ns());
+}
+
+static void take_process(void *state, const struct process_record *record)
+{
+	struct stackless_series *series = state;
+
+	if (series->kills)
+		oom_kills_take(series->kills, record, clock_realtime_ns());
 }
 
 static int before_drain(void *state)
 {
 	struct stackless_series *series = state;
 
-	for (int i = 0; i < COUNTERS; i++) {
-		if (series->counters[i])
-			cgroup_counter_before_drain(series->counters[i]);
-	}
+	if (series->throttling)
+		cpu_throttling_before_drain(series->throttling);
 	return 0;
+}
+
+static int add_throttling(struct stackless_series *series, struct export_interval *interval)
+{
+	if (!series->throttling)
+		return 0;
+	report_throttling_losses(series);
+	return cpu_throttling_after_drain(series->throttling, interval);
+}
+
+static int add_memory(struct stackless_series *series, struct export_interval *interval)
+{
+	if (!series->memory)
+		return 0;
+	report_memory_losses(series);
+	int rc = memory_usage_add(series->memory, interval, clock_realtime_ns());
+	int failed = oom_kills_add(series->kills, interval);
+	return rc ? rc : failed;
 }
 
 static int after_drain(void *state, struct export_interval *interval)
 {
-	struct stackless_series *series = state;
-	int rc = series->memory ? memory_usage_add(series->memory, interval, clock_realtime_ns())
-				: 0;
+	int rc = add_memory(state, interval);
+	int failed = add_throttling(state, interval);
 
-	for (int i = 0; i < COUNTERS; i++) {
-		int failed = series->counters[i]
-				     ? cgroup_counter_after_drain(series->counters[i], interval)
-				     : 0;
-		if (!rc)
-			rc = failed;
-		report_losses(series, i);
-	}
-	if (series->memory)
-		report_memory_losses(series);
-	return rc;
+	return rc ? rc : failed;
 }
 
 const struct source stackless_series_source = {
@@ -173,5 +196,6 @@ const struct source stackless_series_source = {
 	.close = close_source,
 	.before_drain = before_drain,
 	.after_drain = after_drain,
+	.take_process = take_process,
 	.tick = tick,
 };

@@ -86,7 +86,7 @@ static const struct profile_type_spec specs[] = {
 	  .see = { PROFILE_TYPE_OFF_CPU } },
 	{ TYPE(OOM_KILLS), IN(MEMORY), .word = "oom-kills", .title = "OOM kills",
 	  .meaning = "Processes killed by the kernel's out-of-memory killer",
-	  .no_stacks = "The kernel counts these per container, without stacks. What used the "
+	  .no_stacks = "A process that is killed has no stack any more. What used the "
 		       "memory:",
 	  .see = { PROFILE_TYPE_RSS, PROFILE_TYPE_PAGE_FAULT } },
 

@@ -17,7 +17,7 @@ static __always_inline void read_process_key(struct task_struct *task, struct pr
 
 /* No wake-up: the agent reads these when a stack wakes it, or at its next poll. */
 static __always_inline int send_process(struct task_struct *task, enum process_event event,
-					__u32 parent_pid)
+					__u32 parent_pid, bool killed_by_oom)
 {
 	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
 	struct process_record *record =
@@ -29,7 +29,7 @@ static __always_inline int send_process(struct task_struct *task, enum process_e
 	record->event = event;
 	read_process_key(task, &record->process);
 	record->parent_pid = parent_pid;
-	record->pad = 0;
+	record->killed_by_oom = killed_by_oom;
 	bpf_probe_read_kernel_str(record->name, sizeof(record->name), &leader->comm);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -37,7 +37,7 @@ static __always_inline int send_process(struct task_struct *task, enum process_e
 
 static __always_inline int exec_of(struct task_struct *task)
 {
-	return send_process(task, PROCESS_EXEC, 0);
+	return send_process(task, PROCESS_EXEC, 0, false);
 }
 
 /*
@@ -73,18 +73,21 @@ static __always_inline int fork_of(struct task_struct *parent, struct task_struc
 	    bpf_map_update_elem(&target_pids, &child_pid, &yes, BPF_ANY))
 		count(COUNTER_TARGETS_FULL);
 	inherit_process(parent, child);
-	return send_process(child, PROCESS_FORK, parent_pid);
+	return send_process(child, PROCESS_FORK, parent_pid, false);
 }
 
+/* With `--pid` only targets have a kill. A victim's signal->oom_mm is its memory (mark_oom_victim(), mm/oom_kill.c). */
 static __always_inline int exit_of(struct task_struct *task)
 {
 	__u32 pid = BPF_CORE_READ(task, tgid);
+	bool is_measured = true;
 
 	if (BPF_CORE_READ(task, signal, live.counter) > 0) // other threads go on
 		return 0;
 	if (only_targets)
-		bpf_map_delete_elem(&target_pids, &pid);
-	return send_process(task, PROCESS_EXIT, 0);
+		is_measured = bpf_map_delete_elem(&target_pids, &pid) == 0;
+	return send_process(task, PROCESS_EXIT, 0,
+			    is_measured && BPF_CORE_READ(task, signal, oom_mm));
 }
 
 /*

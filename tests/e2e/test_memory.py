@@ -136,6 +136,11 @@ def group_with(controller, mounts, version_1, version_2):
             group.rmdir()
         pytest.skip(f"no group with a limit can be made: {error}")
     yield group
+    if group.exists():
+        remove(group)
+
+
+def remove(group):
     wait_until("the group's end", 10, lambda: not (group / "cgroup.procs").read_text().strip())
     group.rmdir()
 
@@ -193,16 +198,24 @@ def test_records_cgroup_throttling(fleet_of_all_profiles, quota):
 
 
 def test_counts_oom_kill_once(fleet_of_all_profiles, limit):
+    """Of a group's first process: the group is gone with it, as a container's is."""
     service = unique("killed")
+    killed_by_us = unique("ended")
+    other = subprocess.Popen(["sh", "-c", "while :; do :; done"], env={**os.environ, "OTEL_SERVICE_NAME": killed_by_us})
+    time.sleep(0.5)
+    other.kill()
+    other.wait()
     ended = subprocess.run([sys.executable, "-c", GROWS_BEYOND], preexec_fn=enter(limit), check=False,
                            env={**os.environ, "OTEL_SERVICE_NAME": service})
     if ended.returncode == 0:
         pytest.skip("the limit is not kept here")
+    remove(limit)
     assert ended.returncode == -signal.SIGKILL
     selector = f'{{service="{service}"}}'
     wait_until("the kill", 20, lambda: fleet_of_all_profiles.api.total(selector, type=OOM_KILLS))
     time.sleep(2.5)
     assert fleet_of_all_profiles.api.total(selector, type=OOM_KILLS) == 1
+    assert fleet_of_all_profiles.api.total(f'{{service="{killed_by_us}"}}', type=OOM_KILLS) == 0
 
 
 def test_counts_major_faults(fleet_of_all_profiles):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counter that the kernel keeps for each cgroup: throttled time, or OOM kills. It is read for the cgroups
+// Time that cgroups were throttled by their CPU quota, as the kernel counts it. It is read for the cgroups
 // of sampled processes and those above them, where a pod's quota is. One thread.
 //
 // A cgroup's increase goes to one service, the one with the most processes in it and below, so nothing is
@@ -7,6 +7,7 @@
 // the agent started.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/process/process_table.h"
@@ -24,13 +25,8 @@ enum {
 	CGROUP_NS_PER_SECOND = 5000000,
 };
 
-enum cgroup_counter_kind {
-	CGROUP_COUNTER_THROTTLED,
-	CGROUP_COUNTER_OOM_KILLS,
-};
-
 /** Counts, since it was opened. */
-struct cgroup_counter_stats {
+struct cpu_throttling_stats {
 	uint64_t groups;      // tracked now
 	uint64_t dropped;     // cgroups or processes: table full
 	uint64_t unreachable; // processes whose cgroup is not below the mount
@@ -38,29 +34,29 @@ struct cgroup_counter_stats {
 	uint64_t passes_cut_short;  // passes that ended early: CPU time used up
 	uint64_t values_dropped;    // increases: table full, or no process is known
 	uint64_t baselines_dropped; // baselines: table full
+	bool is_exposed;            // the host's cgroups can be written to where they are mounted
 };
 
-struct cgroup_counter_options {
-	enum cgroup_counter_kind kind;
-	struct process_table *processes; // outlives the counter
+struct cpu_throttling_options {
+	struct process_table *processes; // outlives it
 	const char *mountinfo;           // for tests; NULL: /proc/self/mountinfo
 };
 
-struct cgroup_counter;
+struct cpu_throttling;
 
 /** Read the baselines of all cgroups. Returns 0; -ENOENT without a mount; or another negative errno. */
-int cgroup_counter_open(const struct cgroup_counter_options *options,
-			struct cgroup_counter **ret_counter, struct error *err);
+int cpu_throttling_open(const struct cpu_throttling_options *options,
+			struct cpu_throttling **ret_throttling, struct error *err);
 /** NULL is allowed. */
-void cgroup_counter_close(struct cgroup_counter *counter);
+void cpu_throttling_close(struct cpu_throttling *throttling);
 
 /** Five times a second: find new and exited processes, read what is due. Cheap otherwise. */
-void cgroup_counter_tick(struct cgroup_counter *counter, uint64_t now_ns);
+void cpu_throttling_tick(struct cpu_throttling *throttling, uint64_t now_ns);
 
 /** The export interval ends: read the cgroups that count, so that all their increase is in it. */
-void cgroup_counter_before_drain(struct cgroup_counter *counter);
+void cpu_throttling_before_drain(struct cpu_throttling *throttling);
 /** Add what was counted since the last call. Returns 0 or a negative errno. */
-int cgroup_counter_after_drain(struct cgroup_counter *counter, struct export_interval *interval);
+int cpu_throttling_after_drain(struct cpu_throttling *throttling, struct export_interval *interval);
 
-void cgroup_counter_read_stats(const struct cgroup_counter *counter,
-			       struct cgroup_counter_stats *ret_stats);
+void cpu_throttling_read_stats(const struct cpu_throttling *throttling,
+			       struct cpu_throttling_stats *ret_stats);

@@ -13,12 +13,15 @@
 
 #include "tests/test.h"
 
-#include "agent/sources/cgroup_counter.h"
+#include "agent/sources/cpu_throttling.h"
 #include "agent/sources/cgroup_files.h"
 #include "base/clock.h"
 #include "tests/unit/agent/process/process_tables.h"
 
 #define SLOT_NS (20 * NS_PER_MS)
+
+#define V1_FOLDER "/sys/fs/cgroup/cpu"
+#define V2_FOLDER "/sys/fs/cgroup"
 
 /* ---- a folder that looks like a hierarchy ---------------------------------------------------- */
 
@@ -26,9 +29,10 @@ struct fixture {
 	struct tables tables;
 	struct location_table *locations;
 	char folder[64], own_group[1200];
+	char entered[80]; // a group of the kernel's, made for the test; "": none
 	bool unified;
 	char mountinfo[80];
-	struct cgroup_counter *counter;
+	struct cpu_throttling *counter;
 	uint64_t now_ns;
 };
 
@@ -41,19 +45,65 @@ static void write_file(const char *path, const char *text)
 	fclose(file);
 }
 
-/* This process's group for memory, below the folder; false: it is in the root's. */
-static bool make_groups(struct fixture *fixture)
+/* This process's group for CPU time. */
+static bool find_own_group(struct fixture *fixture, char own[CGROUP_PATH_BYTES])
 {
-	char text[8192] = { 0 }, own[CGROUP_PATH_BYTES], path[sizeof(fixture->own_group)];
+	char text[8192] = { 0 };
 	int fd = open("/proc/self/cgroup", O_RDONLY);
 	ssize_t size = read(fd, text, sizeof(text));
 
 	close(fd);
 	assert_true(size > 0);
-	fixture->unified = cgroup_find_path(text, size, "memory", own) != 0;
-	if (fixture->unified && cgroup_find_path(text, size, NULL, own))
+	fixture->unified = cgroup_find_path(text, size, "cpu", own) != 0;
+	return !fixture->unified || !cgroup_find_path(text, size, NULL, own);
+}
+
+static bool write_to(const char *folder, const char *name, const char *text)
+{
+	char path[200];
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	int fd = open(path, O_WRONLY);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* The root's has no limits, and counts nothing. */
+static bool leave_the_root(struct fixture *fixture)
+{
+	char pid[20];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	snprintf(fixture->entered, sizeof(fixture->entered), "%s/cairn-test-%s",
+		 fixture->unified ? V2_FOLDER : V1_FOLDER, pid);
+	if (mkdir(fixture->entered, 0700) == 0 && write_to(fixture->entered, "cgroup.procs", pid))
+		return true;
+	rmdir(fixture->entered);
+	fixture->entered[0] = '\0';
+	return false;
+}
+
+static void return_to_the_root(struct fixture *fixture)
+{
+	char pid[20];
+
+	if (!fixture->entered[0])
+		return;
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	write_to(fixture->unified ? V2_FOLDER : V1_FOLDER, "cgroup.procs", pid);
+	rmdir(fixture->entered);
+}
+
+/* This process's group, below the folder; false: there is none but the root's. */
+static bool make_groups(struct fixture *fixture)
+{
+	char own[CGROUP_PATH_BYTES], path[sizeof(fixture->own_group)];
+
+	if (!find_own_group(fixture, own))
 		return false;
-	if (!own[1])
+	if (!own[1] && (!leave_the_root(fixture) || !find_own_group(fixture, own)))
 		return false;
 	snprintf(fixture->own_group, sizeof(fixture->own_group), "%s%s", fixture->folder, own);
 	snprintf(path, sizeof(path), "%s", fixture->own_group);
@@ -65,27 +115,26 @@ static bool make_groups(struct fixture *fixture)
 	return true;
 }
 
-static void set_kills(const struct fixture *fixture, unsigned int kills)
+static void set_throttled(const struct fixture *fixture, unsigned int us)
 {
 	char path[1300], text[100];
 
-	snprintf(path, sizeof(path), "%s/%s", fixture->own_group,
-		 fixture->unified ? "memory.events.local" : "memory.oom_control");
-	snprintf(text, sizeof(text), "oom 1\nunder_oom 0\noom_kill %u\n", kills);
+	snprintf(path, sizeof(path), "%s/cpu.stat", fixture->own_group);
+	snprintf(text, sizeof(text), "nr_periods 9\nnr_throttled 1\n%s %u\n",
+		 fixture->unified ? "throttled_usec" : "throttled_time",
+		 fixture->unified ? us : 1000 * us);
 	write_file(path, text);
 }
 
-static void open_counter(struct fixture *fixture, enum cgroup_counter_kind kind,
-			 const char *mountinfo)
+static void open_counter(struct fixture *fixture, const char *mountinfo)
 {
-	struct cgroup_counter_options options = {
-		.kind = kind,
+	struct cpu_throttling_options options = {
 		.processes = fixture->tables.processes,
 		.mountinfo = mountinfo,
 	};
 	struct error err = { 0 };
 
-	if (cgroup_counter_open(&options, &fixture->counter, &err))
+	if (cpu_throttling_open(&options, &fixture->counter, &err))
 		fail_msg("%s", err.text);
 }
 
@@ -97,7 +146,7 @@ static void begin(struct fixture *fixture)
 
 static void finish(struct fixture *fixture)
 {
-	cgroup_counter_close(fixture->counter);
+	cpu_throttling_close(fixture->counter);
 	location_table_free(fixture->locations);
 	tables_free(&fixture->tables);
 }
@@ -107,7 +156,7 @@ static void tick_a_second(struct fixture *fixture)
 {
 	for (int i = 0; i < 6; i++) {
 		fixture->now_ns += NS_PER_SECOND / 5;
-		cgroup_counter_tick(fixture->counter, fixture->now_ns);
+		cpu_throttling_tick(fixture->counter, fixture->now_ns);
 	}
 }
 
@@ -123,8 +172,8 @@ static int64_t drain(struct fixture *fixture, uint32_t *ret_series)
 
 	assert_int_equal(0,
 			 export_interval_init(&interval, &sources, SLOT_NS, clock_realtime_ns()));
-	cgroup_counter_before_drain(fixture->counter);
-	assert_int_equal(0, cgroup_counter_after_drain(fixture->counter, &interval));
+	cpu_throttling_before_drain(fixture->counter);
+	assert_int_equal(0, cpu_throttling_after_drain(fixture->counter, &interval));
 	struct profile *profile = export_interval_finish(&interval, clock_realtime_ns());
 	for (uint32_t i = 0; i < profile->sample_count; i++)
 		sum += profile->samples[i].value;
@@ -151,7 +200,7 @@ static bool begin_in_a_folder(struct fixture *fixture)
 	snprintf(fixture->mountinfo, sizeof(fixture->mountinfo), "%s/mountinfo", fixture->folder);
 	bool made = make_groups(fixture);
 	char line[200];
-	snprintf(line, sizeof(line), "1 1 0:1 / %s rw - %s rw,memory\n", fixture->folder,
+	snprintf(line, sizeof(line), "1 1 0:1 / %s rw - %s rw,cpu\n", fixture->folder,
 		 fixture->unified ? "cgroup2 cgroup2" : "cgroup cgroup");
 	write_file(fixture->mountinfo, line);
 	return made;
@@ -165,8 +214,9 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
 	return remove(path);
 }
 
-static void remove_folder(const struct fixture *fixture)
+static void remove_folder(struct fixture *fixture)
 {
+	return_to_the_root(fixture);
 	assert_int_equal(0, nftw(fixture->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS));
 }
 
@@ -178,23 +228,23 @@ TEST(new_cgroups_count_from_their_start)
 		if (!begin_in_a_folder(&fixture)) {
 			remove_folder(&fixture);
 			finish(&fixture);
-			SKIP("this process is in the root group");
+			SKIP("needs root and a cpu controller to make groups in");
 		}
 		if (is_new) // not there yet when the counter is opened
 			rmdir(fixture.own_group);
 		else
-			set_kills(&fixture, 5);
-		open_counter(&fixture, CGROUP_COUNTER_OOM_KILLS, fixture.mountinfo);
+			set_throttled(&fixture, 5);
+		open_counter(&fixture, fixture.mountinfo);
 		mkdir(fixture.own_group, 0700);
-		set_kills(&fixture, 7);
+		set_throttled(&fixture, 7);
 		see(&fixture, getpid());
 		tick_a_second(&fixture);
-		EXPECT_EQ(is_new ? 7 : 2, drain(&fixture, NULL), "at first");
-		set_kills(&fixture, 17);
-		EXPECT_EQ(10, drain(&fixture, NULL), "what came since");
+		EXPECT_EQ((is_new ? 7 : 2) * 1000, drain(&fixture, NULL), "at first");
+		set_throttled(&fixture, 17);
+		EXPECT_EQ(10000, drain(&fixture, NULL), "what came since");
 		EXPECT_EQ(0, drain(&fixture, NULL), "only once");
-		set_kills(&fixture, 1);
-		EXPECT_EQ(1, drain(&fixture, NULL), "another group of that name");
+		set_throttled(&fixture, 1);
+		EXPECT_EQ(1000, drain(&fixture, NULL), "another group of that name");
 		remove_folder(&fixture);
 		finish(&fixture);
 	}
@@ -222,56 +272,41 @@ static void forget_own_process(struct fixture *fixture, struct process_key key)
 
 TEST(evicts_removed_cgroups_first)
 {
-	struct cgroup_counter_stats stats;
+	struct cpu_throttling_stats stats;
 	struct fixture fixture;
 
 	if (!begin_in_a_folder(&fixture)) {
 		remove_folder(&fixture);
 		finish(&fixture);
-		SKIP("this process is in the root group");
+		SKIP("needs root and a cpu controller to make groups in");
 	}
 	rmdir(fixture.own_group);
 	fill_formers(&fixture, true);
-	open_counter(&fixture, CGROUP_COUNTER_OOM_KILLS, fixture.mountinfo);
+	open_counter(&fixture, fixture.mountinfo);
 	fill_formers(&fixture, false);
 	mkdir(fixture.own_group, 0700);
-	set_kills(&fixture, 7);
+	set_throttled(&fixture, 7);
 	struct process_key key = see(&fixture, getpid());
 	tick_a_second(&fixture);
-	EXPECT_EQ(7, drain(&fixture, NULL), "a new group");
+	EXPECT_EQ(7000, drain(&fixture, NULL), "a new group");
 	forget_own_process(&fixture, key);
-	set_kills(&fixture, 9);
+	set_throttled(&fixture, 9);
 	key.exec_id++;
 	assert_non_null(process_table_get(fixture.tables.processes, &key, "test"));
 	tick_a_second(&fixture);
-	EXPECT_EQ(2, drain(&fixture, NULL), "what it did while nobody of it was known");
-	cgroup_counter_read_stats(fixture.counter, &stats);
+	EXPECT_EQ(2000, drain(&fixture, NULL), "what it did while nobody of it was known");
+	cpu_throttling_read_stats(fixture.counter, &stats);
 	EXPECT_EQ(0, stats.baselines_dropped, "there was room");
+	EXPECT_EQ(1, stats.is_exposed, "a mount elsewhere that can be written to");
 	remove_folder(&fixture);
 	finish(&fixture);
 }
 
 /* ---- the kernel's ---------------------------------------------------------------------------- */
 
-#define V1_FOLDER        "/sys/fs/cgroup/cpu"
-#define V1_MEMORY_FOLDER "/sys/fs/cgroup/memory"
-#define V2_FOLDER        "/sys/fs/cgroup"
-
 struct quota_group {
 	char outer[80], inner[100];
 };
-
-static bool write_to(const char *folder, const char *name, const char *text)
-{
-	char path[200];
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	int fd = open(path, O_WRONLY);
-	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
 
 /* Quota on the outer one, as of a pod; processes in the inner one. */
 static bool make_quota(struct quota_group *group)
@@ -327,7 +362,7 @@ TEST(counts_throttling_until_the_cgroup_ends)
 	int64_t throttled = 0;
 
 	begin(&fixture);
-	open_counter(&fixture, CGROUP_COUNTER_THROTTLED, NULL);
+	open_counter(&fixture, NULL);
 	if (!make_quota(&group)) {
 		remove_quota(&group);
 		finish(&fixture);
@@ -342,7 +377,7 @@ TEST(counts_throttling_until_the_cgroup_ends)
 	       clock_monotonic_ns() - begin_ns < 30 * NS_PER_SECOND) {
 		usleep(200000);
 		fixture.now_ns = clock_monotonic_ns();
-		cgroup_counter_tick(fixture.counter, fixture.now_ns);
+		cpu_throttling_tick(fixture.counter, fixture.now_ns);
 		throttled += drain(&fixture, &series);
 	}
 	usleep(700000); // nobody reads meanwhile: that is for when they exit
@@ -352,7 +387,7 @@ TEST(counts_throttling_until_the_cgroup_ends)
 	for (int i = 0; i < 2; i++)
 		apply(&fixture.tables, PROCESS_EXIT, keys[i], 0, "test");
 	fixture.now_ns += NS_PER_SECOND;
-	cgroup_counter_tick(fixture.counter, fixture.now_ns);
+	cpu_throttling_tick(fixture.counter, fixture.now_ns);
 	throttled += drain(&fixture, NULL);
 
 	char path[200], text[200] = { 0 };
@@ -367,8 +402,8 @@ TEST(counts_throttling_until_the_cgroup_ends)
 	if (at)
 		kernel_ns = atoll(at + strlen("throttled_usec ")) * 1000;
 
-	struct cgroup_counter_stats stats;
-	cgroup_counter_read_stats(fixture.counter, &stats);
+	struct cpu_throttling_stats stats;
+	cpu_throttling_read_stats(fixture.counter, &stats);
 	// What the last ones were held back when they were killed may come to the count later.
 	assert_true(throttled <= kernel_ns);
 	assert_true(kernel_ns - throttled <= 200 * (int64_t)NS_PER_MS);
@@ -379,39 +414,6 @@ TEST(counts_throttling_until_the_cgroup_ends)
 	assert_true(throttled >= 500 * (int64_t)NS_PER_MS);
 	assert_true((uint64_t)throttled < elapsed_ns * sysconf(_SC_NPROCESSORS_ONLN));
 	finish(&fixture);
-}
-
-enum { LIMIT_BYTES = 16 << 20, TOUCHED_BYTES = 64 << 20 };
-
-static bool make_limit(struct quota_group *group)
-{
-	bool unified = access(V1_MEMORY_FOLDER "/memory.oom_control", F_OK) != 0;
-	char limit[20];
-
-	snprintf(limit, sizeof(limit), "%d", LIMIT_BYTES);
-	snprintf(group->outer, sizeof(group->outer), "%s/cairn-test-%d",
-		 unified ? V2_FOLDER : V1_MEMORY_FOLDER, (int)getpid());
-	snprintf(group->inner, sizeof(group->inner), "%s/inner", group->outer);
-	if (mkdir(group->outer, 0700) ||
-	    (unified && !write_to(group->outer, "cgroup.subtree_control", "+memory")) ||
-	    mkdir(group->inner, 0700))
-		return false;
-	if (unified)
-		write_to(group->outer, "memory.swap.max", "0");
-	return write_to(group->outer, unified ? "memory.max" : "memory.limit_in_bytes", limit);
-}
-
-static bool is_in(const struct quota_group *group, pid_t pid)
-{
-	char path[200], text[20] = "";
-
-	snprintf(path, sizeof(path), "%s/cgroup.procs", group->inner);
-	int fd = open(path, O_RDONLY);
-	bool is = fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && atoi(text) == pid;
-
-	if (fd >= 0)
-		close(fd);
-	return is;
 }
 
 /* What a container sees: its own group is the root of its namespace. Returns the namespace before, or -1. */
@@ -465,86 +467,28 @@ TEST(reads_host_cgroups_from_a_namespace)
 		finish(&fixture);
 		SKIP("needs a hierarchy to make a namespace in");
 	}
-	open_counter(&fixture, CGROUP_COUNTER_THROTTLED, NULL);
+	open_counter(&fixture, NULL);
 	see(&fixture, child);
 	uint64_t begin_ns = clock_monotonic_ns();
 	while (throttled == 0 && clock_monotonic_ns() - begin_ns < 30 * NS_PER_SECOND) {
 		usleep(200000);
 		fixture.now_ns = clock_monotonic_ns();
-		cgroup_counter_tick(fixture.counter, fixture.now_ns);
+		cpu_throttling_tick(fixture.counter, fixture.now_ns);
 		throttled += drain(&fixture, NULL);
 	}
 	end(child);
 	leave_namespace(&group, "agent", before);
 	remove_quota(&group);
-	struct cgroup_counter_stats stats;
-	cgroup_counter_read_stats(fixture.counter, &stats);
+	struct cpu_throttling_stats stats;
+	cpu_throttling_read_stats(fixture.counter, &stats);
 	EXPECT_EQ(0, stats.unreachable, "out of reach");
+	EXPECT_EQ(0, stats.is_exposed, "where the kernel has them");
 	EXPECT_EQ(2, stats.groups, "the inner one and the outer one");
 	assert_true(throttled > 0);
 	finish(&fixture);
 }
 
-/* Touches more than it may have once the pipe is closed. */
-static pid_t grow_in(const struct quota_group *group, int pipe_fds[2])
-{
-	pid_t pid = fork();
-	char text[20];
-
-	if (pid)
-		return pid;
-	alarm(60);
-	close(pipe_fds[1]);
-	snprintf(text, sizeof(text), "%d", (int)getpid());
-	if (!write_to(group->inner, "cgroup.procs", text) || read(pipe_fds[0], text, 1) != 0)
-		_exit(1);
-	char *memory = mmap(NULL, TOUCHED_BYTES, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		_exit(1);
-	memset(memory, 1, TOUCHED_BYTES);
-	_exit(0);
-}
-
-TEST(counts_an_oom_kill_once)
-{
-	struct quota_group group;
-	struct fixture fixture;
-	int pipe_fds[2], status;
-
-	begin(&fixture);
-	if (!make_limit(&group)) {
-		remove_quota(&group);
-		finish(&fixture);
-		SKIP("needs root and a memory controller to make groups in");
-	}
-	open_counter(&fixture, CGROUP_COUNTER_OOM_KILLS, NULL);
-	assert_int_equal(0, pipe(pipe_fds));
-	pid_t child = grow_in(&group, pipe_fds);
-	struct process_key key = see(&fixture, child);
-	for (int i = 0; i < 100 && !is_in(&group, child); i++)
-		usleep(10000);
-	tick_a_second(&fixture);
-	EXPECT_EQ(0, drain(&fixture, NULL), "nothing has happened");
-	close(pipe_fds[0]);
-	close(pipe_fds[1]);
-	assert_int_equal(child, waitpid(child, &status, 0));
-	apply(&fixture.tables, PROCESS_EXIT, key, 0, "test");
-	tick_a_second(&fixture);
-	int64_t kills = drain(&fixture, NULL);
-	remove_quota(&group);
-	if (WIFEXITED(status)) {
-		finish(&fixture);
-		SKIP("the limit is not kept here");
-	}
-	EXPECT_EQ(SIGKILL, WTERMSIG(status), "how it ended");
-	EXPECT_EQ(1, kills, "kills");
-	EXPECT_EQ(0, drain(&fixture, NULL), "only once");
-	finish(&fixture);
-}
-
-RUN_TESTS(cmocka_unit_test(counts_an_oom_kill_once),
-	  cmocka_unit_test(new_cgroups_count_from_their_start),
+RUN_TESTS(cmocka_unit_test(new_cgroups_count_from_their_start),
 	  cmocka_unit_test(evicts_removed_cgroups_first),
 	  cmocka_unit_test(reads_host_cgroups_from_a_namespace),
 	  cmocka_unit_test(counts_throttling_until_the_cgroup_ends))
