@@ -14,7 +14,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "agent/admin/admin_server.h"
 #include "agent/guard/watchdog.h"
+#include "agent/metrics.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
 #include "agent/program_pages.h"
@@ -31,6 +33,7 @@
 #include "base/confined/confined_process.h"
 #include "base/contract/profile_types.h"
 #include "base/event_log.h"
+#include "base/http/http_listen.h"
 #include "base/log.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
@@ -56,7 +59,14 @@ enum {
 
 static const struct confined_task *const confined_tasks[] = { &source_line_task };
 
-enum wakeup { WAKEUP_PROFILER, WAKEUP_EXPORT, WAKEUP_TICK, WAKEUP_SIGNAL, WAKEUP_COUNT };
+enum wakeup {
+	WAKEUP_PROFILER,
+	WAKEUP_EXPORT,
+	WAKEUP_TICK,
+	WAKEUP_SIGNAL,
+	WAKEUP_ADMIN,
+	WAKEUP_COUNT,
+};
 
 struct agent {
 	struct options options;
@@ -66,6 +76,8 @@ struct agent {
 	struct hung_processes hung; // left alone
 	struct profiler *profiler;
 	struct sender *sender;
+	struct admin_server *admin; // NULL: none
+	int admin_fd;               // its socket, before it runs; -1: none
 	int epoll_fd;
 	int export_fd; // timers
 	int tick_fd;
@@ -86,6 +98,8 @@ static void agent_deinit(struct agent *agent)
 	cleanup_closep(&agent->export_fd);
 	cleanup_closep(&agent->tick_fd);
 	cleanup_closep(&agent->signal_fd);
+	admin_server_close(agent->admin);
+	cleanup_closep(&agent->admin_fd);
 	watchdog_stop();
 	hung_processes_close(&agent->hung);
 	profiler_close(agent->profiler);
@@ -251,6 +265,8 @@ static int open_loop(struct agent *agent, struct error *err)
 		rc = watch(agent, agent->tick_fd, WAKEUP_TICK);
 	if (!rc)
 		rc = watch(agent, agent->signal_fd, WAKEUP_SIGNAL);
+	if (!rc && agent->admin)
+		rc = watch(agent, admin_server_fd(agent->admin), WAKEUP_ADMIN);
 	if (!rc)
 		rc = set_timer(agent->export_fd,
 			       interval_ns < FIRST_EXPORT_NS ? interval_ns : FIRST_EXPORT_NS, 0);
@@ -293,7 +309,7 @@ static int start_watchdog(struct agent *agent, struct error *err)
 
 static int start(struct agent *agent, struct error *err)
 {
-	int rc = open_signals(agent, err);
+	int port, rc = open_signals(agent, err);
 
 	agent->events = event_log_new();
 	if (!rc && (!agent->events ||
@@ -303,8 +319,10 @@ static int start(struct agent *agent, struct error *err)
 		start_launcher(agent);
 	if (!rc)
 		open_hung_processes(agent);
+	if (!rc && agent->options.admin)
+		rc = http_listen(agent->options.admin, "admin", &agent->admin_fd, &port, err);
 	if (!rc)
-		agent->restrictions = restrictions_impose(agent->events);
+		agent->restrictions = restrictions_impose(agent->events, agent->admin_fd);
 	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
 		rc = start_watchdog(agent, err); // it publishes what runs: a process may hang it
@@ -312,6 +330,9 @@ static int start(struct agent *agent, struct error *err)
 		rc = open_profiler(agent, err);
 	if (!rc)
 		rc = open_sender(agent, err);
+	if (!rc && agent->options.admin)
+		rc = admin_server_open(agent->options.admin, take_fd(agent->admin_fd),
+				       &agent->admin, err);
 	if (!rc)
 		rc = open_loop(agent, err);
 	return rc;
@@ -339,6 +360,8 @@ static void log_start(const struct agent *agent)
 			 100 * budget->budget, 100 * budget->budget / budget->cores);
 	else
 		log_info("agent: no overhead budget");
+	if (agent->admin)
+		log_info("agent: /healthz, /readyz and /metrics at %s", options->admin);
 }
 
 static void log_events(struct agent *agent)
@@ -437,6 +460,28 @@ static void on_profiler(struct agent *agent)
 	agent->read_failing = rc != 0;
 }
 
+/*
+ * Ready once a batch has been acknowledged: a rollout with a wrong address or token stops then at its first nodes. A
+ * collector that goes away later makes no agent unready: it samples on, and its batches wait.
+ */
+static void on_admin(struct agent *agent)
+{
+	_cleanup_(buffer_deinit) struct buffer text = { 0 };
+	struct admin_report report = { 0 };
+	char reason[ADMIN_REASON_BYTES];
+	struct stats now;
+
+	stats_read(&now, agent->profiler, agent->sender, agent->restrictions, agent->launcher);
+	metrics_encode(&now, &text);
+	snprintf(reason, sizeof(reason),
+		 "no batch has reached the collector %.100s yet: see the agent's log",
+		 agent->options.collector);
+	report.metrics = buffer_string(&text);
+	report.metrics_size = text.rc ? 0 : text.size;
+	report.not_ready = now.sender.batches_sent ? NULL : reason;
+	admin_server_report(agent->admin, &report);
+}
+
 // Returns whether the agent is to stop.
 static bool on_signal(struct agent *agent)
 {
@@ -452,10 +497,9 @@ static bool on_signal(struct agent *agent)
 
 // What the watchdog calls a turn if it knows no more.
 static const char *const stages[WAKEUP_COUNT] = {
-	[WAKEUP_PROFILER] = "reading stacks",
-	[WAKEUP_EXPORT] = "exporting",
-	[WAKEUP_TICK] = "its housekeeping",
-	[WAKEUP_SIGNAL] = "reading a signal",
+	[WAKEUP_PROFILER] = "reading stacks",     [WAKEUP_EXPORT] = "exporting",
+	[WAKEUP_TICK] = "its housekeeping",       [WAKEUP_SIGNAL] = "reading a signal",
+	[WAKEUP_ADMIN] = "reporting its metrics",
 };
 
 static int run(struct agent *agent, struct error *err)
@@ -484,6 +528,9 @@ static int run(struct agent *agent, struct error *err)
 			case WAKEUP_SIGNAL:
 				stop |= on_signal(agent);
 				break;
+			case WAKEUP_ADMIN:
+				on_admin(agent);
+				break;
 			}
 		}
 		watchdog_end_turn();
@@ -500,6 +547,7 @@ static void stop(struct agent *agent)
 	sigset_t set;
 
 	agent->is_stopping = true;
+	admin_server_close(take(agent->admin));
 	watchdog_begin_turn("stopping the sampling");
 	profiler_stop(agent->profiler);
 	watchdog_begin_turn("exporting the last interval");
@@ -521,9 +569,12 @@ static void stop(struct agent *agent)
 
 int main(int argc, char **argv)
 {
-	_cleanup_(agent_deinit) struct agent agent = {
-		.epoll_fd = -1, .export_fd = -1, .tick_fd = -1, .signal_fd = -1, .hung.fd = -1
-	};
+	_cleanup_(agent_deinit) struct agent agent = { .epoll_fd = -1,
+						       .export_fd = -1,
+						       .tick_fd = -1,
+						       .signal_fd = -1,
+						       .admin_fd = -1,
+						       .hung.fd = -1 };
 	struct error err = { 0 };
 	bool exit_now = false;
 

@@ -212,6 +212,8 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  (uint64_t)1 << 40, "SIZE", "keep at most this much of fetched symbols" },
 		{ "spool", 0, CONFIG_SIZE, &o->spool_bytes, "64MiB", 1 << 20, (uint64_t)4 << 30,
 		  "SIZE", "keep at most this much in memory while the collector is unreachable" },
+		{ "admin", 0, CONFIG_STRING, &o->admin, NULL, 0, 0, "ADDR",
+		  "answer /healthz, /readyz and /metrics at this host:port or unix:PATH" },
 		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
 		  "error, warn, info or debug" },
 	};
@@ -258,6 +260,7 @@ void options_deinit(struct options *options)
 	free(options->tls_cert);
 	free(options->tls_key);
 	free(options->token_file);
+	free(options->admin);
 	free(options->attribute_patterns);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };

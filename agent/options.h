@@ -31,6 +31,7 @@ struct options {
 	uint64_t cupti_interval_ns;
 	enum log_level log_level;
 	char *tls_ca, *tls_cert, *tls_key, *token_file; // files; NULL: none
+	char *admin;                                    // address of probes and metrics; NULL: none
 	bool insecure;                                  // the token may travel without TLS
 };
 

@@ -148,7 +148,7 @@ static const struct call calls[] = {
 	ALWAYS(request_key),
 	ALWAYS(keyctl),
 	ALWAYS(vmsplice),
-	// It is a client only.
+	// It listens at --admin only, since before.
 	ALWAYS(listen),
 	ALWAYS(accept),
 	ALWAYS(accept4),
@@ -158,10 +158,12 @@ static const struct call calls[] = {
 };
 _Static_assert(ARRAY_SIZE(calls) <= CALLS_MAX, "the filter has room");
 
+enum { OWN_RULES = 3 }; // with numbers that are known at the start only
+
 struct restrictions {
 	struct event_log *events;
-	int listener; // -1: none
-	int event_fd; // the listener is there; then: is_stopping
+	int notices_fd; // -1: none
+	int event_fd;   // notices_fd is there; then: is_stopping
 	atomic_bool is_stopping;
 	pthread_t thread;
 	bool is_posted[ARRAY_SIZE(calls)];
@@ -171,11 +173,15 @@ struct restrictions {
 /* ---- the filter ----------------------------------------------------------------------------- */
 
 /* For the calling thread and those that it starts. Returns 0, the listener's descriptor, or -errno. */
-static int install(uint32_t action, uint32_t flags, struct error *err)
+static int install(uint32_t action, uint32_t flags, int listener, struct error *err)
 {
-	struct seccomp_rule rules[ARRAY_SIZE(calls) + 2];
+	struct seccomp_rule rules[ARRAY_SIZE(calls) + OWN_RULES];
 	const uint64_t self = (uint64_t)getpid();
 	uint32_t count = 0;
+
+	if (listener >= 0)
+		rules[count++] = (struct seccomp_rule){ SYS_accept4, 0, ALL, (uint64_t)listener,
+							SECCOMP_RET_ALLOW };
 
 	// abort(), and what wakes threads.
 	rules[count++] = (struct seccomp_rule){ SYS_tgkill, 0, ALL, self, SECCOMP_RET_ALLOW };
@@ -216,10 +222,10 @@ static void refuse(struct restrictions *restrictions)
 	} received = { 0 };
 	struct seccomp_notif_resp answer = { .error = -EPERM };
 
-	if (ioctl(restrictions->listener, SECCOMP_IOCTL_NOTIF_RECV, &received))
+	if (ioctl(restrictions->notices_fd, SECCOMP_IOCTL_NOTIF_RECV, &received))
 		return; // the caller was killed
 	answer.id = received.notice.id;
-	ioctl(restrictions->listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+	ioctl(restrictions->notices_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
 	atomic_fetch_add(&restrictions->refused, 1);
 	post(restrictions, received.notice.data.nr);
 }
@@ -234,14 +240,14 @@ static void *run(void *context)
 	eventfd_t event;
 
 	prctl(PR_SET_NAME, "cairn-seccomp");
-	install(SECCOMP_RET_ERRNO | EPERM, 0, NULL);
+	install(SECCOMP_RET_ERRNO | EPERM, 0, -1, NULL);
 	while (eventfd_read(restrictions->event_fd, &event) && errno == EINTR)
 		;
 	struct pollfd watched[] = {
-		{ .fd = restrictions->listener, .events = POLLIN },
+		{ .fd = restrictions->notices_fd, .events = POLLIN },
 		{ .fd = restrictions->event_fd, .events = POLLIN },
 	};
-	while (restrictions->listener >= 0 && !atomic_load(&restrictions->is_stopping)) {
+	while (restrictions->notices_fd >= 0 && !atomic_load(&restrictions->is_stopping)) {
 		if (poll(watched, ARRAY_SIZE(watched), -1) > 0 && watched[0].revents & POLLIN)
 			refuse(restrictions);
 	}
@@ -262,11 +268,11 @@ static void forbid_dumps(struct event_log *events)
 }
 
 /* Two listeners cannot be: then the kernel's audit log has what is refused. */
-static void refuse_unheard(struct event_log *events, const char *why)
+static void refuse_unheard(struct event_log *events, int listener, const char *why)
 {
 	struct error err = { 0 };
 
-	if (install(SECCOMP_RET_ERRNO | EPERM, SECCOMP_FILTER_FLAG_LOG, &err) < 0)
+	if (install(SECCOMP_RET_ERRNO | EPERM, SECCOMP_FILTER_FLAG_LOG, listener, &err) < 0)
 		event_info(events, "seccomp",
 			   "cannot confine the agent: %s; profiling works without it; allow "
 			   "seccomp(2) in "
@@ -279,14 +285,14 @@ static void refuse_unheard(struct event_log *events, const char *why)
 			why);
 }
 
-static int listen_for_refused(struct event_log *events, struct restrictions **ret_restrictions,
-			      struct error *err)
+static int listen_for_refused(struct event_log *events, int listener,
+			      struct restrictions **ret_restrictions, struct error *err)
 {
 	struct restrictions *restrictions = calloc(1, sizeof(*restrictions));
 
 	if (!restrictions)
 		return error_set(err, -ENOMEM, "out of memory");
-	*restrictions = (struct restrictions){ .events = events, .listener = -1 };
+	*restrictions = (struct restrictions){ .events = events, .notices_fd = -1 };
 	restrictions->event_fd = eventfd(0, EFD_CLOEXEC);
 	int rc = restrictions->event_fd < 0
 			 ? -errno
@@ -296,8 +302,8 @@ static int listen_for_refused(struct event_log *events, struct restrictions **re
 		free(restrictions);
 		return error_errno(err, rc, "start a thread");
 	}
-	rc = install(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER, err);
-	restrictions->listener = rc < 0 ? -1 : rc;
+	rc = install(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER, listener, err);
+	restrictions->notices_fd = rc < 0 ? -1 : rc;
 	eventfd_write(restrictions->event_fd, 1);
 	if (rc < 0) {
 		restrictions_free(restrictions);
@@ -307,19 +313,19 @@ static int listen_for_refused(struct event_log *events, struct restrictions **re
 	return 0;
 }
 
-struct restrictions *restrictions_impose(struct event_log *events)
+struct restrictions *restrictions_impose(struct event_log *events, int listener)
 {
 #ifdef __SANITIZE_ADDRESS__ // its leak checker traces the agent at its end
-	(void)events;
+	(void)events, (void)listener;
 	return NULL;
 #endif
 	struct restrictions *restrictions = NULL;
 	struct error err = { 0 };
 
 	forbid_dumps(events);
-	if (listen_for_refused(events, &restrictions, &err) == 0)
+	if (listen_for_refused(events, listener, &restrictions, &err) == 0)
 		return restrictions;
-	refuse_unheard(events, err.text);
+	refuse_unheard(events, listener, err.text);
 	return NULL;
 }
 
@@ -335,7 +341,7 @@ void restrictions_free(struct restrictions *restrictions)
 	atomic_store(&restrictions->is_stopping, true);
 	eventfd_write(restrictions->event_fd, 1);
 	pthread_join(restrictions->thread, NULL);
-	cleanup_closep(&restrictions->listener);
+	cleanup_closep(&restrictions->notices_fd);
 	close(restrictions->event_fd);
 	free(restrictions);
 }

@@ -11,10 +11,10 @@ struct restrictions;
 
 /**
  * Restrict the calling thread and those it starts from now on, for good. A system call of the list fails with EPERM, and
- * is posted and counted: a library may try one and do without it, and an operator should know. @events outlives it. NULL
- * where calls are not counted.
+ * is posted and counted: a library may try one and do without it, and an operator should know. Connections are accepted on
+ * @listener only; -1: on none. @events outlives it. NULL where calls are not counted.
  */
-struct restrictions *restrictions_impose(struct event_log *events);
+struct restrictions *restrictions_impose(struct event_log *events, int listener);
 
 /** System calls refused; @restrictions may be NULL. */
 uint64_t restrictions_refused(const struct restrictions *restrictions);

@@ -98,14 +98,19 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct
 
 // ---- counters -------------------------------------------------------------------------------
 
-static uint64_t value_of(const struct stats *stats, uint32_t counter)
+const char *stats_counter_sentence(uint32_t counter)
+{
+	return counters[counter].sentence;
+}
+
+uint64_t stats_counter_value(const struct stats *stats, uint32_t counter)
 {
 	return *(const uint64_t *)((const char *)stats + counters[counter].figure);
 }
 
 static uint64_t counted(const struct stats *before, const struct stats *now, uint32_t counter)
 {
-	return value_of(now, counter) - value_of(before, counter);
+	return stats_counter_value(now, counter) - stats_counter_value(before, counter);
 }
 
 const char *stats_counter_token(uint32_t counter, char token[STATS_TOKEN_BYTES])

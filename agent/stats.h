@@ -44,6 +44,9 @@ void stats_post_losses(const struct stats *before, const struct stats *now,
 
 /** The counter's token: the value of LABEL_COUNTER. Returns @token. */
 const char *stats_counter_token(uint32_t counter, char token[STATS_TOKEN_BYTES]);
+/** What one increment means, and what to do. */
+const char *stats_counter_sentence(uint32_t counter);
+uint64_t stats_counter_value(const struct stats *stats, uint32_t counter);
 
 /**
  * Add each counter that rose between two moments to @interval, with @labels and LABEL_COUNTER. Returns 0 or

@@ -13,6 +13,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -75,7 +76,7 @@ static bool wait_for_refused(const struct restrictions *restrictions, uint64_t c
 static void try_what_is_never_needed(void)
 {
 	struct event_log *events = event_log_new();
-	struct restrictions *restrictions = restrictions_impose(events);
+	struct restrictions *restrictions = restrictions_impose(events, -1);
 	char *const arguments[] = { "true", NULL };
 	static char text[64 << 10];
 	struct iovec piece = { text, 1 };
@@ -116,7 +117,7 @@ static void *run_thread(void *context)
 static void try_what_is_needed(void)
 {
 	struct event_log *events = event_log_new();
-	struct restrictions *restrictions = restrictions_impose(events);
+	struct restrictions *restrictions = restrictions_impose(events, -1);
 	char byte = 0, copy;
 	struct iovec here = { &copy, 1 }, there = { &byte, 1 };
 	pthread_t thread;
@@ -145,12 +146,46 @@ TEST(allows_what_the_agent_needs)
 	in_process(try_what_is_needed);
 }
 
+static int open_listener(struct sockaddr_un *address, const char *name)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	// In the abstract namespace: no file is left.
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "cairn-test-%s-%d", name,
+		 (int)getpid());
+	CHECK(bind(fd, (struct sockaddr *)address, sizeof(*address)) == 0);
+	return fd;
+}
+
+static void accept_on_two(void)
+{
+	struct event_log *events = event_log_new();
+	struct sockaddr_un admitted, other;
+	int first = open_listener(&admitted, "first"), second = open_listener(&other, "second");
+	int clients[2] = { socket(AF_UNIX, SOCK_STREAM, 0), socket(AF_UNIX, SOCK_STREAM, 0) };
+
+	CHECK(listen(first, 1) == 0 && listen(second, 1) == 0);
+	CHECK(restrictions_impose(events, first));
+	CHECK(connect(clients[0], (struct sockaddr *)&admitted, sizeof(admitted)) == 0);
+	CHECK(connect(clients[1], (struct sockaddr *)&other, sizeof(other)) == 0);
+	CHECK(accept4(first, NULL, NULL, SOCK_CLOEXEC) >= 0);
+	CHECK(is_refused(accept4(second, NULL, NULL, SOCK_CLOEXEC)));
+	CHECK(is_refused(accept(first, NULL, NULL)));
+	CHECK(is_refused(listen(first, 2)));
+}
+
+TEST(accepts_on_the_listener_only)
+{
+	in_process(accept_on_two);
+}
+
 static void look_for_dumps(void)
 {
 	struct event_log *events = event_log_new();
 	struct rlimit limit;
 
-	restrictions_impose(events);
+	restrictions_impose(events, -1);
 	CHECK(prctl(PR_GET_DUMPABLE) == 0);
 	CHECK(getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur == 0 && limit.rlim_max == 0);
 }
@@ -167,8 +202,8 @@ static void impose_twice(void)
 	char *const arguments[] = { "true", NULL };
 	static char text[64 << 10];
 
-	CHECK(restrictions_impose(events));
-	CHECK(!restrictions_impose(events));
+	CHECK(restrictions_impose(events, -1));
+	CHECK(!restrictions_impose(events, -1));
 	CHECK(is_refused(execv("/bin/true", arguments)));
 	read_events(events, text, sizeof(text));
 	CHECK(strstr(text, "seccomp: refused system calls are not counted: "));
@@ -191,7 +226,7 @@ static void impose_without_seccomp(void)
 	static char text[64 << 10];
 
 	CHECK(seccomp_filter_install(&filter, NULL) == 0);
-	CHECK(!restrictions_impose(events));
+	CHECK(!restrictions_impose(events, -1));
 	read_events(events, text, sizeof(text));
 	CHECK(strstr(text, "seccomp: cannot confine the agent: "));
 }
@@ -201,7 +236,8 @@ TEST(goes_on_where_seccomp_is_refused)
 	in_process(impose_without_seccomp);
 }
 
-RUN_TESTS(cmocka_unit_test(refuses_calls_that_the_agent_never_makes),
+RUN_TESTS(cmocka_unit_test(accepts_on_the_listener_only),
+	  cmocka_unit_test(refuses_calls_that_the_agent_never_makes),
 	  cmocka_unit_test(allows_what_the_agent_needs),
 	  cmocka_unit_test(leaves_no_core_and_cannot_be_traced),
 	  cmocka_unit_test(another_listener_is_reported),
