@@ -141,12 +141,25 @@ static bool directory_is_empty(const char *path)
 	return empty;
 }
 
+/* Of a volume that belongs to another user the system's words do not say who we are. */
+static int directory_error(struct error *err, const char *path, const char *what)
+{
+	int code = -errno;
+
+	if (code != -EACCES && code != -EPERM)
+		return error_errno(err, code, "store %s: %s", path, what);
+	return error_set(err, code,
+			 "store %s: %s: permission denied for uid %u; make the directory its own: "
+			 "chown -R %u:%u %s",
+			 path, what, geteuid(), geteuid(), getegid(), path);
+}
+
 static int write_marker(int directory, const char *path, struct error *err)
 {
 	_cleanup_close_ int fd =
 		openat(directory, marker_name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return error_errno(err, -errno, "store %s: create %s", path, marker_name);
+		return directory_error(err, path, "create CAIRN_STORE");
 	ssize_t written = write(fd, marker_text, sizeof(marker_text) - 1);
 	if (written != sizeof(marker_text) - 1 || fsync(fd) < 0 || fsync(directory) < 0)
 		return error_errno(err, written < 0 ? -errno : -EIO, "store %s: write %s", path,
@@ -158,12 +171,12 @@ static int write_marker(int directory, const char *path, struct error *err)
 static int claim_directory(const char *path, enum db_mode mode, struct error *err)
 {
 	if (mode == DB_READ_WRITE && mkdir(path, 0700) < 0 && errno != EEXIST)
-		return error_errno(err, -errno,
-				   "store %s: create the directory; choose another with --data",
-				   path);
+		return directory_error(err, path, "create the directory");
 	_cleanup_close_ int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
-		return error_errno(err, -errno, "store %s: open the directory", path);
+		return directory_error(err, path, "open the directory");
+	if (mode == DB_READ_WRITE && faccessat(directory, ".", W_OK | X_OK, AT_EACCESS))
+		return directory_error(err, path, "write into the directory");
 	if (faccessat(directory, marker_name, F_OK, 0) == 0)
 		return 0;
 	if (mode == DB_READ_ONLY || !directory_is_empty(path))

@@ -52,6 +52,24 @@ TEST(leaves_foreign_directories_alone)
 	expect_refused(&options, -ENOENT, "parent");
 }
 
+/* A volume of Kubernetes that root made. */
+TEST(names_the_user_that_may_not_write)
+{
+	struct store_options options = { 0 };
+	char path[64];
+
+	if (geteuid() != 0)
+		SKIP("needs root, to be another user");
+	directory_new(path);
+	options.path = path;
+	assert_int_equal(0, chmod(path, 0755));
+	assert_int_equal(0, seteuid(10001));
+	expect_refused(&options, -EACCES, "permission denied for uid 10001");
+	expect_refused(&options, -EACCES, "chown -R 10001:");
+	assert_int_equal(0, seteuid(0));
+	directory_remove(path);
+}
+
 TEST(refuses_a_second_process)
 {
 	struct scene scene;
@@ -689,6 +707,7 @@ TEST(writes_rollups_where_they_save_rows)
 RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of_another_format),
 	  cmocka_unit_test(opens_a_newer_store_that_says_it_may),
 	  cmocka_unit_test(leaves_foreign_directories_alone),
+	  cmocka_unit_test(names_the_user_that_may_not_write),
 	  cmocka_unit_test(refuses_a_second_process),
 	  cmocka_unit_test(makes_a_lost_list_of_files_again),
 	  cmocka_unit_test(refuses_options_that_contradict_the_store),
