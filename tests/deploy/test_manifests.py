@@ -21,8 +21,12 @@ def resources():
         yield from yaml.safe_load_all((BASE / name).read_text())
 
 
-def one(kind):
-    found = [r for r in resources() if r["kind"] == kind]
+def namespace():
+    return yaml.safe_load((BASE / "namespace.yaml").read_text())
+
+
+def one(kind, name=None):
+    found = [r for r in resources() if r["kind"] == kind and name in (None, r["metadata"]["name"])]
     assert len(found) == 1, f"{len(found)} of {kind}"
     return found[0]
 
@@ -49,10 +53,18 @@ def test_agent_mounts_host_cgroups_read_only():
     paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
     (mount,) = [mount for mount in agent["volumeMounts"] if paths[mount["name"]] == "/sys/fs/cgroup"]
     assert mount["readOnly"] is True
+    assert mount["recursiveReadOnly"] == "IfPossible"  # submounts on cgroup v1
+
+
+def test_deletion_keeps_the_namespace():
+    """And with it the collector's volume and the Secrets: kubectl delete -k."""
+    assert not [r for r in resources() if r["kind"] == "Namespace"]
+    kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+    assert namespace()["metadata"]["name"] == kustomization["namespace"]
 
 
 def test_namespace_admits_the_agent():
-    labels = one("Namespace")["metadata"]["labels"]
+    labels = namespace()["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
@@ -67,12 +79,54 @@ def test_collector_runs_unprivileged_on_volume():
     assert "--data=/data" in collector["args"]
 
 
+def test_agent_has_priority_and_scratch():
+    spec = pod("DaemonSet")
+    (agent,) = spec["containers"]
+    priority = one("PriorityClass")
+    assert spec["priorityClassName"] == priority["metadata"]["name"]
+    assert priority["preemptionPolicy"] == "Never"
+    scratch = next(mount["name"] for mount in agent["volumeMounts"] if mount["mountPath"] == "/tmp")
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == scratch]
+    assert volume["emptyDir"]["sizeLimit"]
+
+
+def test_agent_is_probed_where_it_listens():
+    (agent,) = pod("DaemonSet")["containers"]
+    listens = next(arg for arg in agent["args"] if arg.startswith("--admin="))
+    (port,) = agent["ports"]
+    assert "libmicrohttpd12" in (ROOT / "deploy/images/agent-packages.txt").read_text().split()
+    assert listens.rsplit(":", 1)[1] == str(port["containerPort"])
+    for probe, path in (("startupProbe", "/healthz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")):
+        assert agent[probe]["httpGet"] == {"path": path, "port": port["name"]}
+        # Longer than the agent takes to find that its main loop hangs.
+        assert agent[probe]["timeoutSeconds"] > 3
+
+
+@pytest.mark.parametrize("name, kind", [("cairn-agent", "DaemonSet"), ("cairn-collector", "StatefulSet")])
+def test_network_policy_names_ports_that_exist(name, kind):
+    policy = one("NetworkPolicy", name)["spec"]
+    labels = one(kind)["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    (container,) = pod(kind)["containers"]
+    names = {port["name"] for port in container["ports"]}
+    admitted = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+    assert admitted == names
+
+
+def test_agents_pass_the_collectors_policy():
+    (rule,) = [rule for rule in one("NetworkPolicy", "cairn-collector")["spec"]["ingress"]
+               if rule["ports"] == [{"port": "grpc"}]]
+    (source,) = rule["from"]
+    labels = one("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert source["podSelector"]["matchLabels"].items() <= labels.items()
+
+
 def test_agents_ship_to_collector_service():
     (agent,) = pod("DaemonSet")["containers"]
     target = next(arg for arg in agent["args"] if arg.startswith("--collector=")).split("=", 1)[1]
     host, port = target.split(":")
-    name, namespace = host.split(".")[:2]
-    assert namespace == one("Namespace")["metadata"]["name"]
+    name, inside = host.split(".")[:2]
+    assert inside == namespace()["metadata"]["name"]
     service = next(r for r in resources() if r["kind"] == "Service" and r["metadata"]["name"] == name)
     assert int(port) in [p["port"] for p in service["spec"]["ports"]]
     labels = one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
@@ -125,6 +179,8 @@ def test_images_contain_what_manifests_run(image):
     for source in re.findall(r"^COPY (?!--from)(.+)$", text, re.M):
         for path in source.split()[:-1]:
             assert (ROOT / path).exists(), path
+    packages = (ROOT / f"deploy/images/{image}-packages.txt").read_text().split()
+    assert "ca-certificates" in packages  # https servers of --debuginfod
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl: the rendering is not checked")
@@ -133,4 +189,4 @@ def test_kustomize_renders_the_base():
     if "Kustomize Version: v5" not in version:
         pytest.skip("this kubectl's kustomize is older than version 5")
     rendered = subprocess.run(["kubectl", "kustomize", BASE], capture_output=True, text=True, check=True).stdout
-    assert {r["kind"] for r in yaml.safe_load_all(rendered)} >= {"DaemonSet", "StatefulSet", "Service", "Namespace"}
+    assert {r["kind"] for r in yaml.safe_load_all(rendered)} >= {"DaemonSet", "StatefulSet", "Service", "NetworkPolicy"}
