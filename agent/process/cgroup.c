@@ -139,33 +139,71 @@ static bool is_unit(struct slice component)
 	return false;
 }
 
-/* A path's last container is the innermost one; a unit after it runs in it. */
-static void parse_component(struct slice component, struct cgroup *cgroup)
+/* user-1000.slice */
+static bool is_user_slice(struct slice component)
 {
+	size_t digits = strlen("user-");
+
+	if (!starts_with(component, "user-"))
+		return false;
+	while (digits < component.size && component.at[digits] >= '0' &&
+	       component.at[digits] <= '9')
+		digits++;
+	struct slice rest = without_ends(component, digits, 0);
+	return digits > strlen("user-") && rest.size == strlen(".slice") &&
+	       starts_with(rest, ".slice");
+}
+
+/* A path that is being parsed. */
+struct reading {
+	struct cgroup cgroup;
+	bool unit_pays;
+};
+
+/* The first pod, container or user of the path; a unit only if there is none of these, as runtimes run in units, too. */
+static void note_payer(struct reading *reading, struct slice name, bool is_unit)
+{
+	if (reading->cgroup.payer[0] && (is_unit || !reading->unit_pays))
+		return;
+	copy_slice(name, reading->cgroup.payer, sizeof(reading->cgroup.payer));
+	reading->unit_pays = is_unit;
+}
+
+/* A path's last container is the innermost one; a unit after it runs in it. */
+static void parse_component(struct slice component, struct reading *reading)
+{
+	struct cgroup *cgroup = &reading->cgroup;
 	struct slice id;
 
-	if (find_pod_uid(component, cgroup->pod_uid))
+	if (is_user_slice(component))
+		note_payer(reading, component, false);
+	if (find_pod_uid(component, cgroup->pod_uid)) {
+		note_payer(reading, (struct slice){ cgroup->pod_uid, strlen(cgroup->pod_uid) },
+			   false);
 		cgroup->unit[0] = '\0';
+	}
 	if (find_container_id(component, &id)) {
+		note_payer(reading, id, false);
 		copy_slice(id, cgroup->container, sizeof(cgroup->container));
 		cgroup->unit[0] = '\0';
 	} else if (is_unit(component) && component.size < CGROUP_UNIT_BYTES) {
+		note_payer(reading, component, true);
 		copy_slice(component, cgroup->unit, sizeof(cgroup->unit));
 	}
 }
 
 static void parse_path(struct slice path, struct cgroup *ret_cgroup)
 {
-	struct cgroup cgroup = { 0 };
+	struct reading reading = { 0 };
 
 	while (path.size) {
 		const char *slash = memchr(path.at, '/', path.size);
 		size_t size = slash ? (size_t)(slash - path.at) : path.size;
 
-		parse_component((struct slice){ path.at, size }, &cgroup);
+		parse_component((struct slice){ path.at, size }, &reading);
 		path = without_ends(path, slash ? size + 1 : size, 0);
 	}
-	*ret_cgroup = cgroup;
+	*ret_cgroup = reading.cgroup;
 }
 
 static int weight_of(const struct cgroup *cgroup)
@@ -197,11 +235,4 @@ void cgroup_parse(const char *text, size_t size, struct cgroup *ret_cgroup)
 		if (weight_of(&cgroup) > weight_of(ret_cgroup))
 			*ret_cgroup = cgroup;
 	}
-}
-
-const char *cgroup_shared(const struct cgroup *cgroup)
-{
-	if (cgroup->pod_uid[0])
-		return cgroup->pod_uid;
-	return cgroup->container[0] ? cgroup->container : cgroup->unit;
 }

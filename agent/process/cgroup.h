@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The container, pod and systemd unit of a process, from the paths of its control groups, in the forms of the
-// container runtimes and of the kubelet's two cgroup drivers. Only the last components of a path count: a
+// container runtimes and of the kubelet's two cgroup drivers. Only the last components of a path name a process: a
 // container's own view begins anywhere, even with "/../..".
 #pragma once
 
@@ -18,10 +18,12 @@ struct cgroup {
 	char container[CONTAINER_ID_BYTES];
 	char pod_uid[POD_UID_BYTES];
 	char unit[CGROUP_UNIT_BYTES]; // systemd's: "nginx.service"; in a container the container's
+	/*
+	 * Who pays for what the process costs: the outermost pod, container or user ("user-1000.slice"), else unit. What is
+	 * within these is named by themselves: systemd lets users make groups of any name, and containers may, too.
+	 */
+	char payer[CGROUP_UNIT_BYTES];
 };
 
 /** Parse /proc/PID/cgroup (version 1, 2 or both), which may hold anything. */
 void cgroup_parse(const char *text, size_t size, struct cgroup *ret_cgroup);
-
-/** What a process shares with those that it was started with: its pod, else container, else unit; or empty. */
-const char *cgroup_shared(const struct cgroup *cgroup);

@@ -13,6 +13,7 @@
 
 enum {
 	STAT_BYTES = 1024,
+	STATUS_BYTES = 1024,  // of /proc/PID/status: its first lines
 	STAT_FIELD_FLAGS = 9, // numbered as in proc(5), from 1
 	STAT_FIELD_START_TIME = 22,
 	KERNEL_THREAD_FLAG = 0x00200000, // PF_KTHREAD of the kernel's sched.h
@@ -185,5 +186,22 @@ int proc_read_link(int folder, const char *name, char *ret_target, size_t size)
 	if (length < 0)
 		return exited_errno();
 	ret_target[length] = '\0';
+	return 0;
+}
+
+int proc_read_uid(int folder, uid_t *ret_uid)
+{
+	static const char field[] =
+		"\nUid:\t"; // the name before it has no newline: the kernel escapes it
+	_cleanup_(buffer_deinit) struct buffer status = { 0 };
+	int rc = proc_read(folder, "status", STATUS_BYTES, &status);
+
+	buffer_append_byte(&status, '\0');
+	if (rc || status.rc)
+		return rc ? rc : status.rc;
+	const char *at = strstr((const char *)status.bytes, field);
+	if (!at)
+		return -EBADMSG;
+	*ret_uid = (uid_t)strtoul(at + strlen(field), NULL, 10);
 	return 0;
 }

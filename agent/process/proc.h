@@ -43,3 +43,9 @@ int proc_read(int folder, const char *name, size_t size_max, struct buffer *buff
 
 /** The target of the link @name of a folder. Returns 0 or -errno. */
 int proc_read_link(int folder, const char *name, char *ret_target, size_t size);
+
+/**
+ * The real user of the process with this @folder: who started it. Returns 0; -ESRCH; -EBADMSG; -errno. The folder's owner
+ * would not do: it is root for a process that nobody may trace, as each can ask to be.
+ */
+int proc_read_uid(int folder, uid_t *ret_uid);

@@ -223,15 +223,21 @@ uint64_t process_entry_jit_version(struct process_entry *entry, struct process_c
 
 /* ---- description ---------------------------------------------------------------------------- */
 
-/* A container's processes pay together, and a unit's: with another process nobody gets a share more. */
-static void find_payer(struct process_entry *entry, const struct buffer *file)
+/*
+ * A container's processes pay together, a user's and a unit's: with another process nobody gets a share more. What root
+ * runs outside of these pays by process.
+ */
+static void find_payer(struct process_entry *entry, const struct proc *proc,
+		       const struct buffer *file)
 {
 	struct cgroup cgroup;
+	uid_t uid;
 
 	cgroup_parse((const char *)file->bytes, file->size, &cgroup);
-	const char *shared = cgroup_shared(&cgroup);
-	if (shared[0])
-		entry->process.budget.payer = work_payer_of(shared, strlen(shared));
+	if (!cgroup.payer[0] && proc_read_uid(proc->fd, &uid) == 0 && uid)
+		snprintf(cgroup.payer, sizeof(cgroup.payer), "user-%u.slice", uid);
+	if (cgroup.payer[0])
+		entry->process.budget.payer = work_payer_of(cgroup.payer, strlen(cgroup.payer));
 }
 
 static int describe_living(struct process_entry *entry, const struct proc *proc,
@@ -245,7 +251,7 @@ static int describe_living(struct process_entry *entry, const struct proc *proc,
 	entry->kernel_thread = proc->stat.kernel_thread;
 	// First: files are opened for a payer.
 	proc_read(proc->fd, "cgroup", CGROUP_FILE_BYTES_MAX, &cgroup);
-	find_payer(entry, &cgroup);
+	find_payer(entry, proc, &cgroup);
 	process_entry_read_mappings(entry, proc, context);
 	return read_labels(entry, proc, &cgroup, context);
 }

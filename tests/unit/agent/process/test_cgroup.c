@@ -99,20 +99,38 @@ TEST(finds_pods_by_uid)
 	}
 }
 
-/* Or many processes of one pod, or of one unit, would each have a share of the agent. */
-TEST(processes_share_a_pod_before_a_container_before_a_unit)
+#define POD "12345678-1234-1234-1234-123456789abc"
+
+/* Or who may make groups would have as many shares of the agent as it likes, or spend another's. */
+TEST(the_outermost_pod_container_or_user_pays)
 {
 	static const struct {
 		const char *what;
 		const char *text;
-		const char *shared;
+		const char *payer;
 	} rows[] = {
-		{ "pod", "0::/kubepods/pod12345678-1234-1234-1234-123456789abc/" ID,
-		  "12345678-1234-1234-1234-123456789abc" },
+		{ "pod", "0::/kubepods/pod" POD "/" ID, POD },
 		{ "container", "0::/system.slice/docker-" ID ".scope", ID },
 		{ "container of a unit",
 		  "2:cpu:/system.slice/a.service\n1:name=systemd:/x/" ID "\n", ID },
+		{ "containerd's pod in its unit",
+		  "0::/system.slice/containerd.service/kubepods-burstable-pod" POD
+		  ".slice:cri-containerd:" ID,
+		  POD },
+		{ "a container's own groups", "0::/docker/" ID "/kubepods/pod" POD "/" OTHER, ID },
+		{ "a pod's own groups", "0::/kubepods/pod" POD "/" ID "/docker/" OTHER, POD },
 		{ "unit", "0::/system.slice/nginx.service", "nginx.service" },
+		{ "a unit's own groups", "0::/system.slice/a.service/b.service", "a.service" },
+		{ "session", "0::/user.slice/user-1000.slice/session-3.scope", "user-1000.slice" },
+		{ "a user's unit",
+		  "0::/user.slice/user-1000.slice/user@1000.service/app.slice/nginx.service",
+		  "user-1000.slice" },
+		{ "a user's container",
+		  "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID ".scope",
+		  "user-1000.slice" },
+		{ "a user within a container",
+		  "0::/docker/" ID "/user.slice/user-1000.slice/session-3.scope", ID },
+		{ "no user's number", "0::/user-.slice/user-1a.slice/a.service", "a.service" },
 		{ "none", "0::/", "" },
 	};
 
@@ -120,7 +138,7 @@ TEST(processes_share_a_pod_before_a_container_before_a_unit)
 		struct cgroup cgroup;
 
 		cgroup_parse(row->text, strlen(row->text), &cgroup);
-		EXPECT_STR(row->shared, cgroup_shared(&cgroup), row->what);
+		EXPECT_STR(row->payer, cgroup.payer, row->what);
 	}
 }
 
@@ -140,5 +158,5 @@ TEST(survives_random_bytes)
 
 RUN_TESTS(cmocka_unit_test(finds_containers_and_units_in_last_components),
 	  cmocka_unit_test(finds_pods_by_uid),
-	  cmocka_unit_test(processes_share_a_pod_before_a_container_before_a_unit),
+	  cmocka_unit_test(the_outermost_pod_container_or_user_pays),
 	  cmocka_unit_test(survives_random_bytes))

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -160,9 +161,40 @@ TEST(reads_by_another_thread_after_main_exits)
 	waitpid(child, NULL, 0);
 }
 
+TEST(finds_who_started_a_process)
+{
+	enum { USER = 12345 };
+	struct proc proc;
+	uid_t uid = 1;
+
+	assert_int_equal(0, proc_open(getpid(), &proc));
+	EXPECT_EQ(0, proc_read_uid(proc.fd, &uid), "of this process");
+	EXPECT_EQ(getuid(), uid, "of this process");
+	proc_close(&proc);
+	if (getuid()) // only root can be others
+		return;
+	pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_NAME, "\nUid:\t7");
+		if (setuid(USER) || prctl(PR_SET_DUMPABLE, 0)) // its folder is root's
+			abort();
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	waitpid(child, NULL, WUNTRACED);
+	assert_int_equal(0, proc_open(child, &proc));
+	EXPECT_EQ(0, proc_read_uid(proc.fd, &uid), "of a child");
+	EXPECT_EQ(USER, uid, "of a child that hides");
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	EXPECT_EQ(-ESRCH, proc_read_uid(proc.fd, &uid), "after its end");
+	proc_close(&proc);
+}
+
 RUN_TESTS(cmocka_unit_test(reads_or_refuses_a_stat_line),
 	  cmocka_unit_test(survives_lines_of_any_length),
 	  cmocka_unit_test(opens_and_reads_this_process),
 	  cmocka_unit_test(refuses_a_missing_process),
 	  cmocka_unit_test(an_open_folder_stays_with_its_process),
-	  cmocka_unit_test(reads_by_another_thread_after_main_exits))
+	  cmocka_unit_test(reads_by_another_thread_after_main_exits),
+	  cmocka_unit_test(finds_who_started_a_process))

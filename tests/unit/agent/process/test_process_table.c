@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "agent/process/cgroup.h"
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "tests/unit/agent/process/process_tables.h"
 
@@ -96,6 +98,54 @@ TEST(a_process_has_the_labels_of_its_environment)
 	assert_non_null(labels_get(&process->labels, "node"));
 	assert_null(labels_get(&process->labels, "SECRET"));
 	end(child);
+	tables_free(&tables);
+}
+
+static uint64_t payer_of_a_child(struct tables *tables, uid_t uid)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		if (setuid(uid))
+			_exit(1);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	waitpid(child, NULL, WUNTRACED);
+	struct process_key key = key_of(child, 1);
+	struct process *process = process_table_get(tables->processes, &key, "x");
+	assert_non_null(process);
+	uint64_t payer = process->budget.payer;
+	end(child);
+	return payer;
+}
+
+/* Or who starts many processes would have as many shares of the agent. */
+TEST(a_users_processes_pay_together)
+{
+	enum { USER = 12345 };
+	struct tables tables = tables_new(NULL);
+	struct buffer text = { 0 };
+	struct cgroup cgroup;
+	struct proc proc;
+
+	if (getuid()) {
+		print_message("# SKIP: only root can be other users\n");
+		tables_free(&tables);
+		return;
+	}
+	assert_int_equal(0, proc_open(getpid(), &proc));
+	assert_int_equal(0, proc_read(proc.fd, "cgroup", CGROUP_FILE_BYTES_MAX, &text));
+	proc_close(&proc);
+	cgroup_parse((const char *)text.bytes, text.size, &cgroup);
+	buffer_deinit(&text);
+	uint64_t first = payer_of_a_child(&tables, USER);
+	bool is_alone = !cgroup.payer[0]; // else this test's container pays for all
+	EXPECT_EQ(first, payer_of_a_child(&tables, USER), "the same user's");
+	EXPECT_EQ(is_alone, payer_of_a_child(&tables, USER + 1) != first, "another user's");
+	uint64_t roots = payer_of_a_child(&tables, 0);
+	EXPECT_EQ(is_alone, roots != first, "root's");
+	EXPECT_EQ(is_alone, payer_of_a_child(&tables, 0) != roots, "root's other");
 	tables_free(&tables);
 }
 
@@ -489,7 +539,7 @@ RUN_TESTS(cmocka_unit_test(a_new_generation_is_a_new_list),
 	  cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
 	  cmocka_unit_test(finds_addresses_of_a_running_process),
 	  cmocka_unit_test(a_process_has_the_labels_of_its_environment),
-	  cmocka_unit_test(extra_labels_win),
+	  cmocka_unit_test(a_users_processes_pay_together), cmocka_unit_test(extra_labels_win),
 	  cmocka_unit_test(an_exited_child_has_its_parents_code),
 	  cmocka_unit_test(reads_an_unsampled_parent_for_its_child),
 	  cmocka_unit_test(a_child_is_its_parent_until_exec),
