@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each payer has taken of something that all share: time of a thread, places of a table. A payer is a container, a
-// pod, a unit, or a process of none of these (work_payer_of()), as a number; 0 is nobody, who takes nothing: what
-// several payers use is nobody's.
+// pod, a user, a unit, or a process of none of these (work_payer_of()), as a number; 0 is nobody, who takes nothing.
+// What several payers use has a share of its own, SHARES_SEVERAL: else who has two containers, and lets both use all, would
+// have no bound.
 //
 // A payer may take at most what it leaves to others. So one alone gets half, and whoever comes later finds room, however
 // much the first ones want.
@@ -13,6 +14,8 @@
 enum {
 	SHARES_MAX = 256, // payers; then the one with the least is forgotten
 };
+
+#define SHARES_SEVERAL UINT64_MAX // a payer's number
 
 struct share {
 	uint64_t payer;

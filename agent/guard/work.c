@@ -29,9 +29,19 @@ static uint64_t limit_or(uint64_t limit_ns, uint64_t default_ns)
 	return limit_ns ? limit_ns : default_ns;
 }
 
-static uint64_t limit_of(const struct work_pool *pool)
+static bool has_room(const struct work_budget *budget)
 {
-	if (pool->spent_ns < limit_or(pool->total_ns, WORK_TOTAL_NS_MAX))
+	const struct work_pool *pool = budget->pool;
+
+	return shares_may_take(&pool->shares, budget->payer, pool->spent_ns,
+			       limit_or(pool->total_ns, WORK_TOTAL_NS_MAX));
+}
+
+static uint64_t limit_of(const struct work_budget *budget)
+{
+	const struct work_pool *pool = budget->pool;
+
+	if (has_room(budget))
 		return limit_or(pool->process_ns, WORK_PROCESS_NS_MAX);
 	return limit_or(pool->share_ns, WORK_SHARE_NS_MAX);
 }
@@ -64,7 +74,7 @@ static void put_off(struct work_budget *budget, const char *stage, uint64_t spen
 		   "put off the analysis of process %d: CPU time for %s spent (%llu ms, limit %llu "
 		   "ms per export interval); its new functions stay unnamed meanwhile",
 		   budget->pid, stage, (unsigned long long)(spent_ns / NS_PER_MS),
-		   (unsigned long long)(limit_of(pool) / NS_PER_MS));
+		   (unsigned long long)(limit_of(budget) / NS_PER_MS));
 }
 
 static bool is_over(const struct work_pool *pool)
@@ -81,7 +91,7 @@ bool work_begin(struct work *work, struct work_budget *budget, const char *stage
 	}
 	if (budget) {
 		renew(budget);
-		if (budget->spent_ns >= limit_of(budget->pool)) {
+		if (budget->spent_ns >= limit_of(budget)) {
 			put_off(budget, stage, budget->spent_ns);
 			work->is_spent = true;
 			return false;
@@ -106,6 +116,17 @@ static uint64_t taken_ns(const struct work *work)
 	return taken_ns > work->inner_ns ? taken_ns - work->inner_ns : 0;
 }
 
+// What a payer's processes spend past its share is theirs alone: it takes no room of others.
+static void take_of_pool(const struct work_budget *budget, uint64_t ns)
+{
+	struct work_pool *pool = budget->pool;
+
+	if (!has_room(budget))
+		return;
+	pool->spent_ns += ns;
+	shares_take(&pool->shares, budget->payer, ns);
+}
+
 void work_end(struct work *work)
 {
 	if (!work->has_begun)
@@ -120,7 +141,7 @@ void work_end(struct work *work)
 	if (!work->budget)
 		return;
 	work->budget->spent_ns += own_ns;
-	work->budget->pool->spent_ns += own_ns;
+	take_of_pool(work->budget, own_ns);
 	if (work->is_spent)
 		put_off(work->budget, work->stage, work->budget->spent_ns);
 }
@@ -135,7 +156,7 @@ bool work_may_read(void)
 		work->is_spent = true;
 	else if (work->budget && work->reads % READS_PER_CHECK == 0)
 		work->is_spent =
-			work->budget->spent_ns + taken_ns(work) >= limit_of(work->budget->pool) ||
+			work->budget->spent_ns + taken_ns(work) >= limit_of(work->budget) ||
 			is_over(work->budget->pool);
 	return !work->is_spent;
 }
@@ -149,7 +170,7 @@ uint64_t work_payer_of(const void *bytes, size_t size)
 {
 	uint64_t payer = hash64_of(bytes, size);
 
-	return payer ? payer : 1;
+	return payer && payer != SHARES_SEVERAL ? payer : 1;
 }
 
 uint64_t work_payer(void)
@@ -180,5 +201,6 @@ void work_pool_renew(struct work_pool *pool)
 {
 	pool->interval++;
 	pool->spent_ns = 0;
+	pool->shares.count = 0;
 	pool->is_reported = false;
 }

@@ -17,12 +17,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/guard/shares.h"
 #include "agent/guard/watchdog.h"
 #include "base/event_log.h"
 
 /* CPU time for one process in an export interval: 5 % of a core with intervals of 5 s. What is more is a debt to the next ones. */
 #define WORK_PROCESS_NS_MAX (250ULL * 1000000)
-/* For all processes: past it, each has WORK_SHARE_NS_MAX only, so that many that cost much do not starve the others. */
+/*
+ * For all processes: past it, each has WORK_SHARE_NS_MAX only, so that many that cost much do not starve the others. A
+ * payer's processes together leave half of it.
+ */
 #define WORK_TOTAL_NS_MAX (2ULL * 1000000000)
 #define WORK_SHARE_NS_MAX (10ULL * 1000000)
 
@@ -34,6 +38,7 @@ enum {
 struct work_pool {
 	uint64_t process_ns, total_ns, share_ns; // 0: the limits above
 	uint64_t spent_ns;                       // in this export interval
+	struct shares shares;                    // of that, by payer
 	uint32_t interval;                       // its number
 	bool is_reported;                        // a process was put off in this interval
 	uint64_t put_off;                        // processes, once in each interval, so far

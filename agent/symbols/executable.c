@@ -540,10 +540,13 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 void executable_table_charge(struct executable_table *table, struct executable *executable,
 			     uint64_t payer)
 {
-	if (!executable->payer || executable->payer == payer)
+	if (!executable->payer || executable->payer == payer ||
+	    executable->payer == SHARES_SEVERAL ||
+	    !shares_may_take(&table->held, SHARES_SEVERAL, table->count, EXECUTABLES_MAX))
 		return;
 	shares_give_back(&table->held, executable->payer, 1);
-	executable->payer = 0;
+	shares_take(&table->held, SHARES_SEVERAL, 1);
+	executable->payer = SHARES_SEVERAL;
 }
 
 /* ---- symbols ------------------------------------------------------------------------------- */

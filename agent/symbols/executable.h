@@ -74,7 +74,7 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 int executable_table_open_of(struct executable_table *table, int fd, int folder, const char *path,
 			     struct executable **ret_executable, struct error *err);
 
-/** A process of @payer maps it: with another payer's, it is nobody's. */
+/** A process of @payer maps it: with another payer's, it is of several (SHARES_SEVERAL), while these leave room. */
 void executable_table_charge(struct executable_table *table, struct executable *executable,
 			     uint64_t payer);
 

@@ -121,6 +121,27 @@ static void many_costly_processes_starve_nobody(void **state)
 	assert_true(do_work(&fixture->honest, 5));
 }
 
+static void one_payers_processes_leave_half(void **state)
+{
+	struct fixture *fixture = *state;
+	struct work_budget others[10];
+
+	for EACH (other, others) {
+		*other = (struct work_budget){ .pool = &fixture->pool, .pid = 1000, .payer = 7 };
+		while (do_work(other, 10))
+			;
+	}
+	fixture->honest.payer = 8;
+	for (int i = 0; i < 5; i++) // more than a share
+		EXPECT_EQ(true, do_work(&fixture->honest, 5), "another payer's");
+	fixture->hostile.payer = 7;
+	EXPECT_EQ(true, do_work(&fixture->hostile, 10), "one more of the first payer's");
+	EXPECT_EQ(false, do_work(&fixture->hostile, 10), "has a share only");
+	work_pool_renew(&fixture->pool);
+	EXPECT_EQ(true, do_work(&fixture->hostile, 20), "in the next interval");
+	EXPECT_EQ(true, do_work(&fixture->hostile, 20), "it has its budget");
+}
+
 static void a_work_pays_for_itself_only(void **state)
 {
 	struct fixture *fixture = *state;
@@ -211,7 +232,8 @@ static void no_work_begins_or_goes_on_at_the_end(void **state)
 
 RUN_TESTS(WORK_TEST(puts_off_what_is_over_budget), WORK_TEST(pays_a_debt_over_intervals),
 	  WORK_TEST(reports_one_process_an_interval),
-	  WORK_TEST(many_costly_processes_starve_nobody), WORK_TEST(a_work_pays_for_itself_only),
+	  WORK_TEST(many_costly_processes_starve_nobody),
+	  WORK_TEST(one_payers_processes_leave_half), WORK_TEST(a_work_pays_for_itself_only),
 	  WORK_TEST(successors_take_over_what_was_spent), WORK_TEST(reads_end_with_the_budget),
 	  WORK_TEST(reads_end_even_if_they_cost_nothing),
 	  WORK_TEST(no_work_begins_or_goes_on_at_the_end))
