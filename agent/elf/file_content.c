@@ -20,6 +20,7 @@ struct hashing {
 	uint8_t *piece;
 	uint64_t bytes_left; // that may be read
 	bool is_whole;
+	bool has_more; // large sections that were not read
 };
 
 static void add(struct hashing *hashing, const void *bytes, size_t size)
@@ -102,12 +103,30 @@ static int add_sections(struct hashing *hashing, const Elf64_Shdr *sections, uin
 	int rc = 0;
 
 	add(hashing, sections, count * sizeof(*sections));
-	for (uint32_t i = 0; i < count && !rc; i++)
-		if (sections[i].sh_type != SHT_NULL && sections[i].sh_type != SHT_NOBITS &&
-		    (sections[i].sh_size <= FILE_CONTENT_SECTION_BYTES_MAX ||
-		     is_table(hashing->elf, names, &sections[i])))
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		if (sections[i].sh_type == SHT_NULL || sections[i].sh_type == SHT_NOBITS)
+			continue;
+		if (sections[i].sh_size <= FILE_CONTENT_SECTION_BYTES_MAX ||
+		    is_table(hashing->elf, names, &sections[i]))
 			rc = add_range(hashing, sections[i].sh_offset, sections[i].sh_size);
+		else
+			hashing->has_more = true;
+	}
 	return rc;
+}
+
+/* A user's copy may differ in what was not read: it is shared with no other file. */
+static int add_owner(struct hashing *hashing)
+{
+	struct stat status;
+
+	if (fstat(hashing->elf->fd, &status))
+		return -errno;
+	if (file_only_root_writes(&status))
+		return 0;
+	const uint64_t place[] = { status.st_dev, status.st_ino };
+	add(hashing, place, sizeof(place));
+	return 0;
 }
 
 /* Without section headers tables lie anywhere in it. */
@@ -151,6 +170,8 @@ int file_content_of_elf(const struct elf *elf, const struct file_version *versio
 		return -ENOMEM;
 	content_hash_init(&hashing.hash);
 	int rc = add_all(&hashing);
+	if (!rc && hashing.has_more)
+		rc = add_owner(&hashing);
 	if (rc)
 		return rc;
 	if (!file_version_is_of(version, elf->fd))

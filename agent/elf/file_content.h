@@ -14,7 +14,8 @@ enum {
 #define FILE_CONTENT_BYTES_MAX (512ULL << 20) // some 0.4 s; a larger file is shared with no other
 
 /**
- * The hash of @elf's size, headers, symbol tables, unwind tables and other sections, as hex. @version is of the file.
+ * The hash of @elf's size, headers, symbol tables, unwind tables and other sections, as hex. @version is of the file. If a
+ * section is too large, and others than root may write the file, also of where it lies.
  * Returns 0; -EAGAIN if it was written meanwhile; -ENOMEM; elf_read()'s errors.
  */
 int file_content_of_elf(const struct elf *elf, const struct file_version *version,

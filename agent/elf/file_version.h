@@ -41,3 +41,8 @@ static inline bool file_version_is_of(const struct file_version *version, int fd
 	now = file_version_of(&status);
 	return memcmp(&now, version, sizeof(now)) == 0;
 }
+
+static inline bool file_only_root_writes(const struct stat *status)
+{
+	return status->st_uid == 0 && !(status->st_mode & (S_IWGRP | S_IWOTH));
+}

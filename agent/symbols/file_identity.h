@@ -33,11 +33,6 @@ struct file_identity {
 	char key[EXECUTABLE_KEY_BYTES];              // with its content
 };
 
-static inline bool file_only_root_writes(const struct stat *status)
-{
-	return status->st_uid == 0 && !(status->st_mode & (S_IWGRP | S_IWOTH));
-}
-
 /** Whose root @file's process sees; where that is neither the host's nor the agent's, which folder it is. */
 void opened_file_find_root(struct opened_file *file);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "tests/test.h"
 #include "tests/unit/agent/elf/elf_writer.h"
@@ -91,6 +92,7 @@ static int open_large(uint64_t bytes, uint32_t type, uint8_t last)
 	int fd = image_open(&image);
 	assert_int_equal(0, ftruncate(fd, (off_t)bytes));
 	assert_int_equal(1, pwrite(fd, &last, 1, (off_t)bytes - 1));
+	assert_int_equal(0, fchmod(fd, 0755));
 	return fd;
 }
 
@@ -114,6 +116,25 @@ TEST(tables_count_whatever_their_size)
 	assert_false(shows_last_byte(large, SHT_PROGBITS));
 	assert_true(shows_last_byte(large, SHT_SYMTAB));
 	assert_true(shows_last_byte(large, SHT_STRTAB));
+}
+
+/* Its owner may have altered what was not hashed. */
+TEST(a_users_large_file_is_only_itself)
+{
+	uint64_t large = FILE_CONTENT_SECTION_BYTES_MAX + 4096;
+	char first[FILE_CONTENT_TEXT_BYTES], second[FILE_CONTENT_TEXT_BYTES];
+	int one = open_large(large, SHT_PROGBITS, 1), two = open_large(large, SHT_PROGBITS, 1);
+
+	for (int is_writable = 0; is_writable < 2; is_writable++) {
+		assert_int_equal(0, fchmod(one, is_writable ? 0775 : 0755));
+		assert_int_equal(0, content_of(one, first));
+		assert_int_equal(0, content_of(two, second));
+		EXPECT_EQ(is_writable || getuid(), strcmp(first, second) != 0, "two copies");
+		assert_int_equal(0, content_of(one, second));
+		EXPECT_STR(first, second, "the same file again");
+	}
+	close(one);
+	close(two);
 }
 
 /* Not all of it was hashed: it is shared with no other. */
@@ -153,5 +174,6 @@ TEST(notices_a_file_written_meanwhile)
 RUN_TESTS(cmocka_unit_test(differs_with_each_part_that_is_read),
 	  cmocka_unit_test(without_sections_all_code_and_data_count),
 	  cmocka_unit_test(tables_count_whatever_their_size),
+	  cmocka_unit_test(a_users_large_file_is_only_itself),
 	  cmocka_unit_test(a_file_past_the_limit_is_only_itself),
 	  cmocka_unit_test(notices_a_file_written_meanwhile))
