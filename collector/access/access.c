@@ -249,6 +249,17 @@ static bool token_of_cookie(const char *cookie, char ret_token[ACCESS_TOKEN_BYTE
 	return false;
 }
 
+/* A proxy that adds its header to its client's, or appends to it, must not let the client choose who it is. */
+static int by_proxy(struct access *access, const struct access_request *request,
+		    struct identity *ret_identity, struct error *err)
+{
+	if (request->has_more_users || request->proxy_user[strcspn(request->proxy_user, ", \t")])
+		return error_set(err, -EACCES,
+				 "--proxy-header: the proxy named more than one person; let it "
+				 "remove the header from its clients' requests");
+	return by_name(access, ACCESS_PERSON, request->proxy_user, ret_identity, err);
+}
+
 static int by_certificate(struct access *access, void *session, struct identity *ret_identity,
 			  struct error *err)
 {
@@ -286,8 +297,9 @@ int access_identify(struct access *access, const struct access_request *request,
 		explicit_bzero(token, sizeof(token));
 		return rc;
 	}
-	if (request->proxy_user && *request->proxy_user && is_proxy(access, request->address))
-		return by_name(access, ACCESS_PERSON, request->proxy_user, ret_identity, err);
+	if (request->proxy_user && (*request->proxy_user || request->has_more_users) &&
+	    is_proxy(access, request->address))
+		return by_proxy(access, request, ret_identity, err);
 	if (access->tls && request->tls_session) {
 		int rc = by_certificate(access, request->tls_session, ret_identity, err);
 

@@ -16,6 +16,7 @@ struct access_request {
 	const char *authorization; // "Bearer TOKEN"
 	const char *cookie;        // the header, with all cookies
 	const char *proxy_user;    // the value of access_options.proxy_header
+	bool has_more_users;       // the header came more than once
 	void *tls_session;         // as tls_server_identify() takes it
 };
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
@@ -325,6 +326,33 @@ static void read_address(struct exchange *exchange)
 		exchange->address[0] = '\0';
 }
 
+struct named_header {
+	const char *name;
+	const char *first;
+	uint32_t count;
+};
+
+static enum MHD_Result find_named(void *context, enum MHD_ValueKind kind, const char *name,
+				  const char *value)
+{
+	struct named_header *header = context;
+
+	(void)kind;
+	if (strcasecmp(name, header->name) == 0 && !header->count++)
+		header->first = value;
+	return MHD_YES;
+}
+
+static struct named_header proxy_user_of(const struct exchange *exchange)
+{
+	struct named_header header = { .name = exchange->server->options.proxy_header };
+
+	if (header.name)
+		MHD_get_connection_values(exchange->connection, MHD_HEADER_KIND, find_named,
+					  &header);
+	return header;
+}
+
 static void read_credentials(struct exchange *exchange)
 {
 	const struct http_server_options *options = &exchange->server->options;
@@ -334,6 +362,8 @@ static void read_credentials(struct exchange *exchange)
 			? MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)
 			: NULL;
 
+	const struct named_header proxy_user = proxy_user_of(exchange);
+
 	read_address(exchange);
 	exchange->request.identity = (struct identity){ .key = "unknown" };
 	exchange->request.credentials = (struct access_request){
@@ -341,10 +371,8 @@ static void read_credentials(struct exchange *exchange)
 		.authorization =
 			MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
 		.cookie = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Cookie"),
-		.proxy_user = options->proxy_header
-				      ? MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-								    options->proxy_header)
-				      : NULL,
+		.proxy_user = proxy_user.first,
+		.has_more_users = proxy_user.count > 1,
 		.tls_session = tls ? tls->tls_session : NULL,
 	};
 }

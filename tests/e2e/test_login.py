@@ -315,4 +315,7 @@ def test_only_the_proxy_logs_persons_in(tmp_path, proxies, status):
             assert '"person:ann@example.com"' in ask(X_Forwarded_Email="ann@example.com")[1]
         assert ask(X_Forwarded_Email="eve@example.org")[0] == 401
         assert ask(X_Forwarded_User="ann@example.com")[0] == 401
+        # What the client sent, beside what a careless proxy adds: whoever comes first.
+        assert ask(X_Forwarded_Email="ann@example.com", x_forwarded_email="eve@example.org")[0] == 401
+        assert ask(X_Forwarded_Email="eve@example.org,ann@example.com")[0] == 401
         assert ask()[0] == 401

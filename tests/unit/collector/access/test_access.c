@@ -16,8 +16,9 @@ static void open_fixture(struct fixture *f)
 	access_folder_open(&f->folder);
 	f->reader = make_token("reader", "read", "shop");
 	f->agent = make_token("agent", "ingest", "shop");
-	snprintf(text, sizeof(text), "%s%sann@example.com read,admin * person\n", f->reader.line,
-		 f->agent.line);
+	snprintf(text, sizeof(text),
+		 "%s%sann@example.com read,admin * person\n*@staff.example.com read shop person\n",
+		 f->reader.line, f->agent.line);
 	access_folder_write(&f->folder, text);
 	const struct access_options options = {
 		.file = f->folder.path,
@@ -124,6 +125,9 @@ static const struct {
 	{ "::2", "ann@example.com", "" },
 	{ "::ffff:10.2.2.3", "ann@example.com", "" },
 	{ "10.1.2.3", "bob@example.com", "" },
+	{ "10.1.2.3", "ann@staff.example.com", "person:ann@staff.example.com" },
+	{ "10.1.2.3", "eve@example.org, ann@staff.example.com", "" },
+	{ "10.1.2.3", "eve ann@staff.example.com", "" },
 	{ "10.1.2.3", "", "" },
 	{ "10.1.2.3", NULL, "" },
 	{ "", "ann@example.com", "" },
@@ -140,6 +144,11 @@ TEST(only_the_proxy_names_persons)
 			   who(&f, &(struct access_request){ .address = row->address,
 							     .proxy_user = row->user }),
 			   row->address ? row->address : "no address");
+	EXPECT_STR("",
+		   who(&f, &(struct access_request){ .address = "10.1.2.3",
+						     .proxy_user = "ann@example.com",
+						     .has_more_users = true }),
+		   "the client's header beside the proxy's");
 	close_fixture(&f);
 }
 
