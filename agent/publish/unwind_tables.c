@@ -9,6 +9,7 @@
 
 #include "agent/guard/shares.h"
 #include "agent/publish/analyzed_file.h"
+#include "agent/publish/table_shares.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -53,7 +54,8 @@ struct file {
 	bool preferred;          // PENDING: built before others that no stack needed
 	uint64_t size;           // most bytes that a process maps
 	uint64_t expected_bytes; // PENDING: estimate of the table
-	uint64_t payer;          // PENDING: who paid for it when it was queued
+	uint64_t payer;          // of the file, when it was last wanted
+	uint64_t queued_payer;   // PENDING: who paid for it when it was queued
 	uint64_t used_ns;
 	uint64_t unmapped_ns;           // since when no process holds it
 	uint64_t again_ns;              // NO_SPACE: when to retry
@@ -263,8 +265,8 @@ static void begin(struct unwind_tables *tables, uint32_t item, struct executable
 		return;
 	}
 	prepare(tables, item, job, fd, &version, path_base_name(executable->path));
-	file->payer = job->payer = executable->payer;
-	shares_take(&tables->pending, file->payer, 1);
+	file->queued_payer = job->payer = executable->payer;
+	shares_take(&tables->pending, file->queued_payer, 1);
 	file->expected_bytes = estimate_bytes(file);
 	tables->pending_bytes += file->expected_bytes;
 	set_state(tables, file, UNWIND_FILE_PENDING);
@@ -340,6 +342,7 @@ uint32_t unwind_tables_want(struct unwind_tables *tables, struct executable *exe
 	struct file *file = &tables->files[item];
 	if (size > file->size)
 		file->size = size;
+	file->payer = executable->payer;
 	begin_if_due(tables, item, executable);
 	keep_descriptor(tables, file, executable);
 	return item;
@@ -489,7 +492,7 @@ static void accept_job(struct unwind_tables *tables, const struct unwind_job *jo
 		return;
 	}
 	tables->pending_bytes -= file->expected_bytes;
-	shares_give_back(&tables->pending, file->payer, 1);
+	shares_give_back(&tables->pending, file->queued_payer, 1);
 	file->public.changed = tables->reads;
 	accept_built(tables, file, job);
 	if (!job->rc)
@@ -603,8 +606,34 @@ enum spare {
 	SPARE_UNUSED,   // no process that maps it was sampled for long
 	SPARE_UNMAPPED, // no process maps it
 	SPARE_RARE,     // needed by far fewer samples than the file that wants space
+	SPARE_GREEDY,   // of a payer who has more than that of the file that wants space
 	SPARE_NOT,
 };
+
+/* The file that wants space, and what decides which others give it. */
+struct want {
+	const struct file *file;
+	uint64_t now_ns, kept_ns;
+	struct table_shares shares;
+};
+
+static struct table_share share_of(const struct file *file)
+{
+	return (struct table_share){ file->payer, file->public.bytes };
+}
+
+static struct want want_of(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
+			   uint32_t wanting)
+{
+	struct want want = {
+		&tables->files[wanting], now_ns, kept_ns, { .bytes_max = tables->bytes_max }
+	};
+
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		if (tables->files[i].key[0] && tables->files[i].public.state == UNWIND_FILE_READY)
+			table_shares_add(&want.shares, share_of(&tables->files[i]));
+	return want;
+}
 
 // Processes that run again and again, such as compilers, still find their tables for a while.
 static bool is_unmapped(const struct file *file, uint64_t now_ns, uint64_t kept_ns)
@@ -613,18 +642,22 @@ static bool is_unmapped(const struct file *file, uint64_t now_ns, uint64_t kept_
 	       ns_between(file->unmapped_ns, now_ns) > kept_ns / UNMAPPED_SHARE;
 }
 
-static enum spare spare_of(const struct file *file, uint64_t now_ns, uint64_t kept_ns,
-			   const struct file *wanting)
+static enum spare spare_of(const struct file *file, const struct want *want)
 {
+	struct table_share share = share_of(file), wanting = share_of(want->file);
+
 	if (!is_evictable(file))
 		return SPARE_NOT;
 	if (!file->misses)
 		return SPARE_UNNEEDED;
-	if (ns_between(file->used_ns, now_ns) > kept_ns)
+	if (ns_between(file->used_ns, want->now_ns) > want->kept_ns)
 		return SPARE_UNUSED;
-	if (is_unmapped(file, now_ns, kept_ns))
+	if (is_unmapped(file, want->now_ns, want->kept_ns))
 		return SPARE_UNMAPPED;
-	return file->misses < wanting->misses / RARE_SHARE ? SPARE_RARE : SPARE_NOT;
+	if (file->misses < want->file->misses / RARE_SHARE &&
+	    table_shares_may_push_out(&want->shares, wanting, share))
+		return SPARE_RARE;
+	return table_shares_lets_in(&want->shares, wanting, share) ? SPARE_GREEDY : SPARE_NOT;
 }
 
 // Order within one kind.
@@ -644,12 +677,13 @@ static bool evicts_before(const struct file *file, const struct file *other, enu
 uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
 			      uint32_t wanting)
 {
+	const struct want want = want_of(tables, now_ns, kept_ns, wanting);
 	enum spare most = SPARE_NOT;
 	uint32_t victim = HASH_TABLE_NONE;
 
 	for (uint32_t i = 0; i < tables->slot_count; i++) {
 		const struct file *file = &tables->files[i];
-		enum spare spare = spare_of(file, now_ns, kept_ns, &tables->files[wanting]);
+		enum spare spare = spare_of(file, &want);
 
 		if (spare < most || (spare == most && spare != SPARE_NOT &&
 				     evicts_before(file, &tables->files[victim], spare))) {
@@ -663,12 +697,17 @@ uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_n
 uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t now_ns,
 				   uint64_t kept_ns, uint32_t wanting)
 {
-	const struct file *wants = &tables->files[wanting];
+	struct want want = want_of(tables, now_ns, kept_ns, wanting);
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < tables->slot_count; i++)
-		if (spare_of(&tables->files[i], now_ns, kept_ns, wants) != SPARE_NOT)
-			bytes += tables->files[i].public.bytes;
+	for (uint32_t i = 0; i < tables->slot_count; i++) {
+		const struct file *file = &tables->files[i];
+
+		if (spare_of(file, &want) == SPARE_NOT)
+			continue;
+		bytes += file->public.bytes;
+		table_shares_remove(&want.shares, share_of(file)); // its payer has less to give
+	}
 	return bytes;
 }
 

@@ -108,7 +108,7 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 /**
  * The table to evict first for @wanting, or HASH_TABLE_NONE. First tables that no sample needed, the largest first;
  * then those unused for @kept_ns, the oldest use first; then those that no process has mapped for a twelfth of that;
- * last those needed by far fewer samples than @wanting.
+ * then those needed by far fewer samples than @wanting; last those of a payer who has more (table_shares.h).
  */
 uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
 			      uint32_t wanting);

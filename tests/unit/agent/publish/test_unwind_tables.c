@@ -511,15 +511,53 @@ TEST(evicts_unneeded_then_least_recently_used)
 	close_world();
 }
 
-static uint32_t load_missed(uint8_t id, uint32_t pages, uint32_t misses)
+static uint32_t load_missed_of(uint64_t payer, uint8_t id, uint32_t pages, uint32_t misses)
 {
-	struct executable *executable = make_file(id, (struct order){ .pages = pages, .rules = 1 });
+	struct executable *executable =
+		make_file_of(payer, id, (struct order){ .pages = pages, .rules = 1 });
 	uint32_t file = want(executable);
 
 	for (uint32_t i = 0; i < misses; i++)
 		unwind_tables_miss(tables, file, executable);
 	settle();
 	return file;
+}
+
+static uint32_t load_missed(uint8_t id, uint32_t pages, uint32_t misses)
+{
+	return load_missed_of(0, id, pages, misses);
+}
+
+/* However many samples need its tables: a hostile one makes as many as it likes. */
+TEST(one_payers_tables_keep_no_other_out)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	open_world(100 * 4096);
+	uint32_t many = load_missed_of(7, 1, 40, 90), few = load_missed_of(7, 2, 40, 80);
+	uint32_t file = load_missed_of(8, 3, 35, 1);
+	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "too large");
+	EXPECT_EQ(40 * 4096, unwind_tables_spare_bytes(tables, now, MINUTE_NS, file),
+		  "one of the two");
+	EXPECT_EQ(few, unwind_tables_victim(tables, now, MINUTE_NS, file), "that fewer need");
+	give_up(few);
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, now, MINUTE_NS, file), "no more");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(many), "the other stays");
+	close_world();
+}
+
+TEST(many_samples_push_out_up_to_half)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	open_world(100 * 4096);
+	load_missed_of(7, 1, 30, 90);
+	uint32_t rare = load_missed_of(8, 2, 40, 1);
+	uint32_t larger = load_missed_of(7, 3, 45, 90), smaller = load_missed_of(9, 4, 45, 90);
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, now, MINUTE_NS, larger),
+		  "it would have more than half");
+	EXPECT_EQ(rare, unwind_tables_victim(tables, now, MINUTE_NS, smaller), "a newcomer");
+	close_world();
 }
 
 TEST(evicts_tables_of_few_for_many)
@@ -901,6 +939,8 @@ RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
 	  cmocka_unit_test(one_payers_queue_leaves_places),
 	  cmocka_unit_test(prefetches_fill_half_the_budget),
 	  cmocka_unit_test(evicts_unneeded_then_least_recently_used),
+	  cmocka_unit_test(one_payers_tables_keep_no_other_out),
+	  cmocka_unit_test(many_samples_push_out_up_to_half),
 	  cmocka_unit_test(evicts_tables_of_few_for_many),
 	  cmocka_unit_test(evicts_unmapped_tables_first),
 	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_budget),
