@@ -532,7 +532,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
 # What they need of agent/, collector/ and proto/: the rest, with the programs for the kernel, is not built for them.
-FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows content_hash \
+FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows code_pointers content_hash \
 	  cuda_symbols debug_file elf elf_symbols executable file_content file_identity file_symbols frame_states go_pclntab go_text \
 	  identity_cache jit_name jit_symbols jitdump kallsyms landing_pads mapped_file mapping mmap_events mount_device path_walk per_cpu perf_events perf_map plt proc \
 	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \

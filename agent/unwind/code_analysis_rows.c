@@ -25,19 +25,19 @@ struct reading {
 	int rc;
 };
 
-static bool is_within(const struct reading *reading, uint64_t address)
+bool code_extents_contain(const struct code_extent *extents, uint32_t count, uint64_t address)
 {
-	uint32_t at = 0, limit = reading->extent_count;
+	uint32_t at = 0, limit = count;
 
 	while (at < limit) {
 		uint32_t middle = at + (limit - at) / 2;
 
-		if (reading->extents[middle].limit <= address)
+		if (extents[middle].limit <= address)
 			at = middle + 1;
 		else
 			limit = middle;
 	}
-	return at < reading->extent_count && reading->extents[at].start <= address;
+	return at < count && extents[at].start <= address;
 }
 
 static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
@@ -47,7 +47,8 @@ static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
 	struct function_starts *starts = reading->starts;
 
 	(void)name;
-	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !is_within(reading, symbol->st_value))
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC) ||
+	    !code_extents_contain(reading->extents, reading->extent_count, symbol->st_value))
 		return true;
 	reading->rc = array_reserve(&starts->starts, sizeof(*starts->starts), &starts->capacity,
 				    starts->count, 1, UINT32_MAX);
@@ -115,7 +116,10 @@ static bool enter_all(const struct function_starts *starts, uint64_t address, si
 		any = true;
 		if (!analysis)
 			break;
-		code_analysis_enter(analysis, start->address);
+		if (start->is_guess)
+			code_analysis_point(analysis, start->address);
+		else
+			code_analysis_enter(analysis, start->address);
 		if (start->never_returns)
 			code_analysis_never_returns(analysis, start->address);
 	}

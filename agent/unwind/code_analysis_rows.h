@@ -25,12 +25,15 @@ struct code_extent {
 
 /** Sort @extents and join adjacent ones. Returns how many are left. */
 uint32_t code_extents_join(struct code_extent *extents, uint32_t count);
+/** Is @address within one of the sorted, disjoint @extents? */
+bool code_extents_contain(const struct code_extent *extents, uint32_t count, uint64_t address);
 
 /** A file's functions, sorted by start. */
 struct function_starts {
 	struct function_start {
 		uint64_t address;
 		bool never_returns;
+		bool is_guess; // it may be within a function: only if nothing else leads there
 	} * starts;
 	uint32_t count, capacity;
 };

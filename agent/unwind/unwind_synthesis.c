@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "agent/unwind/code_analysis_rows.h"
+#include "agent/unwind/code_pointers.h"
 #include "agent/elf/elf_symbols.h"
 #include "agent/unwind/landing_pads.h"
 #include "agent/unwind/plt.h"
@@ -217,9 +218,11 @@ static int read_starts(const struct elf *elf, const struct gap_list *list,
 	if (code_bytes > ANALYZED_BYTES_MAX)
 		return 0;
 	int rc = elf_symbols_init(&symbols, elf);
-	if (rc)
-		return rc == -ENOMEM ? rc : 0;
-	return function_starts_read(&symbols, list->gaps, list->count, ret_starts);
+	if (!rc)
+		rc = function_starts_read(&symbols, list->gaps, list->count, ret_starts);
+	if (rc == -ENOMEM || ret_starts->count)
+		return rc;
+	return code_pointers_read(elf, list->gaps, list->count, ret_starts);
 }
 
 /* A piece of code to analyze: gaps and what lies between them. */

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stacks that are not laid one call on another: the dynamic linker that binds a call, coroutines on stacks
 of their own, a child on its parent's; and where a thread has just begun."""
+import bisect
+import subprocess
+
 import pytest
 
 from programs import single
@@ -39,6 +42,58 @@ def test_unwinds_foreign_stacks(tmp_path):
         program = Program("contexts", [str(single("contexts")), "--seconds", "2"])
         lines = program.lines()
     expect_exact([judge(program, lines, recording)])
+
+
+def functions_of(path):
+    """(first address in the file, name), sorted, of a program that is not stripped."""
+    lines = subprocess.run(["readelf", "-sW", "-lW", path], capture_output=True, text=True, check=True).stdout.splitlines()
+    # A program header: type, offset, virtual address, physical address, sizes, flags.
+    loads = [line.split() for line in lines if line.strip().startswith("LOAD") and " E " in line]
+    offset, address = int(loads[0][1], 16), int(loads[0][2], 16)
+    return sorted({(int(words[1], 16) - address + offset, words[7]) for words in map(str.split, lines)
+                   if len(words) == 8 and words[3] == "FUNC" and words[6] != "UND"})
+
+
+def name_of(frame, functions):
+    """Of a frame that is named by its file and an offset."""
+    offset = int(frame.name.rpartition("+")[2], 16)
+    return functions[bisect.bisect_right(functions, (offset, "~")) - 1][1]
+
+
+@pytest.mark.parametrize("link", ["-static", "-pie"])
+def test_unwinds_stripped_code(tmp_path, link):
+    """Without unwind information: functions are found by what calls them, data, and code behind jump tables."""
+    named = single(f"named{link}", link, "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-stack-protector",
+                   sources=["stripped.c"])
+    stripped = named.with_name(f"stripped{link}")
+    subprocess.run(["strip", "-s", "-o", stripped, named], check=True)
+    functions = functions_of(named)
+    with Recording(tmp_path / "x.pb.gz") as recording:
+        program = Program("stripped", [str(stripped), "--seconds", "2"])
+        program.lines()
+    stacks = [stack for stack in recording.of(program.service, "truth")
+              if any(frame.name.startswith(f"{stripped.name}+") for frame in stack.frames)]
+    whole, seen = 0, set()
+    for stack in stacks:
+        ours = [name_of(frame, functions) for frame in stack.frames if frame.name.startswith(f"{stripped.name}+")]
+        own = [name for name in ours if name in OWN_FUNCTIONS]
+        seen |= set(own)
+        if stack.is_complete() and own[:3] == ["main", "work_until", "choose"] and follows(own):
+            whole += stack.value
+    everything = sum(stack.value for stack in stacks)
+    assert everything > 3e8
+    assert seen == OWN_FUNCTIONS
+    assert whole > 0.98 * everything, f"{100 * whole / everything:.1f} %; {stacks[0]}"
+
+
+CALLERS = {"work_until": {"main"}, "choose": {"work_until"}, "first": {"choose"}, "second": {"choose"}, "fail": {"choose"},
+           "deep": {"choose", "first", "second", "deep"}, "spin": {"choose", "deep", "fail"}, "give_up": {"fail"}}
+OWN_FUNCTIONS = {"main", "work_until", "choose", "first", "second", "fail", "deep", "spin"}
+
+
+def follows(names):
+    """Is each function called by the one before?"""
+    return all(caller in CALLERS[name] for caller, name in zip(names, names[1:]))
 
 
 BRIEF_PERCENT = 99  # of what threads do that live for microseconds: 43 % was cut in clone() once

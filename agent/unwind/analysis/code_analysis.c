@@ -38,6 +38,7 @@ struct code_analysis {
 	uint8_t *is_end;        // likewise: functions that do not return
 	bool is_decoded;        // the present instruction is decoded by capstone
 	bool found_new;         // this pass found something new
+	bool has_guesses;       // of where functions begin: they have no names
 	struct frame_states known;
 	struct pending *pending;
 	uint32_t pending_count, pending_capacity;
@@ -389,6 +390,15 @@ static void add_entry(struct code_analysis *analysis, uint32_t offset)
 	analysis->found_new = true;
 }
 
+// A function that lies before its caller is followed in this pass, too: in the next one its callees are known.
+static void call(struct code_analysis *analysis, uint32_t to)
+{
+	if (bit(analysis->is_entry, to))
+		return;
+	add_entry(analysis, to);
+	add_pending(analysis, to, STATE_ENTRY);
+}
+
 static void add_jump(struct code_analysis *analysis, uint32_t to, uint16_t state)
 {
 	if (analysis->jump_states[to] == STATE_UNREACHED) {
@@ -405,8 +415,11 @@ static void note_pointer(struct code_analysis *analysis, const cs_insn *instruct
 	uint64_t to = instruction->address + instruction->size + (uint64_t)from->mem.disp -
 		      analysis->address;
 
-	if (instruction->id == X86_INS_LEA && from->mem.base == X86_REG_RIP && to < analysis->size)
-		set_bit(analysis->is_pointed_to, (uint32_t)to);
+	if (instruction->id != X86_INS_LEA || from->mem.base != X86_REG_RIP ||
+	    to >= analysis->size || bit(analysis->is_pointed_to, (uint32_t)to))
+		return;
+	set_bit(analysis->is_pointed_to, (uint32_t)to);
+	analysis->found_new = true;
 }
 
 // Decodes the instruction at @offset. Returns its size; 0: invalid.
@@ -444,7 +457,7 @@ static void branch(struct code_analysis *analysis, const cs_insn *instruction, u
 			set_bit(analysis->is_table_jump, offset);
 	} else if (to < analysis->size) {
 		if (is_call)
-			add_entry(analysis, (uint32_t)to);
+			call(analysis, (uint32_t)to);
 		else if (!bit(analysis->is_entry,
 			      (uint32_t)to)) // else a tail call: the entry's state holds
 			add_jump(analysis, (uint32_t)to, analysis->states[offset]);
@@ -532,6 +545,15 @@ void code_analysis_enter(struct code_analysis *analysis, uint64_t address)
 		add_entry(analysis, (uint32_t)offset);
 }
 
+void code_analysis_point(struct code_analysis *analysis, uint64_t address)
+{
+	uint64_t offset = address - analysis->address;
+
+	analysis->has_guesses = true;
+	if (offset < analysis->size)
+		set_bit(analysis->is_pointed_to, (uint32_t)offset);
+}
+
 void code_analysis_never_returns(struct code_analysis *analysis, uint64_t address)
 {
 	uint64_t offset = address - analysis->address;
@@ -540,13 +562,23 @@ void code_analysis_never_returns(struct code_analysis *analysis, uint64_t addres
 		set_bit(analysis->is_end, (uint32_t)offset);
 }
 
-// Functions that are not called, but whose address is taken.
-static void enter_pointed_to(struct code_analysis *analysis)
+// Functions that are not called, but whose address is taken. They take the addresses of others.
+static void follow_pointers(struct code_analysis *analysis)
 {
-	for (uint32_t offset = 0; offset < analysis->size; offset++)
-		if (bit(analysis->is_pointed_to, offset) &&
-		    analysis->states[offset] == STATE_UNREACHED)
+	bool any = true;
+
+	while (any) {
+		any = false;
+		for (uint32_t offset = 0; offset < analysis->size; offset++) {
+			if (!bit(analysis->is_pointed_to, offset) ||
+			    analysis->states[offset] != STATE_UNREACHED)
+				continue;
 			add_entry(analysis, offset);
+			add_pending(analysis, offset, STATE_ENTRY);
+			follow_pending(analysis);
+			any = analysis->states[offset] != STATE_UNREACHED || any;
+		}
+	}
 }
 
 // Repeats while a pass finds something that would have ended an earlier one sooner.
@@ -556,13 +588,11 @@ static void follow_all(struct code_analysis *analysis)
 		follow_entries(analysis);
 }
 
-void code_analysis_run(struct code_analysis *analysis)
+// Code reached through jump tables only.
+static void follow_tables(struct code_analysis *analysis)
 {
 	uint16_t guess = STATE_LOST;
 
-	follow_all(analysis);
-	enter_pointed_to(analysis);
-	follow_all(analysis);
 	for (uint32_t offset = 0; offset < analysis->size; offset++) {
 		if (bit(analysis->is_entry, offset))
 			guess = STATE_LOST;
@@ -573,6 +603,21 @@ void code_analysis_run(struct code_analysis *analysis)
 			continue;
 		add_pending(analysis, offset, guess);
 		follow_pending(analysis);
+	}
+}
+
+void code_analysis_run(struct code_analysis *analysis)
+{
+	follow_all(analysis);
+	follow_pointers(analysis);
+	follow_all(analysis);
+	follow_tables(analysis);
+	// Where nothing has a name, functions are also known by code behind tables.
+	for (uint32_t pass = 0; pass < PASSES_MAX && analysis->found_new && analysis->has_guesses;
+	     pass++) {
+		follow_entries(analysis);
+		follow_pointers(analysis);
+		follow_tables(analysis);
 	}
 }
 

@@ -23,6 +23,9 @@ void code_analysis_close(struct code_analysis *analysis);
 /** A function begins at @address. */
 void code_analysis_enter(struct code_analysis *analysis, uint64_t address);
 
+/** A function may begin at @address: it does unless other code leads there. */
+void code_analysis_point(struct code_analysis *analysis, uint64_t address);
+
 /** The function at @address never returns: code after a call of it belongs to something else. */
 void code_analysis_never_returns(struct code_analysis *analysis, uint64_t address);
 

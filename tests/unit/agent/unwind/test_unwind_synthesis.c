@@ -23,6 +23,7 @@ TEST(the_program_entry_ends_stacks)
 	expect_rows("0 none | 10 7+8 = c-8 | 14 7+16 = c-8 | 30 none | 80 7+8 = c-8 | 90 none | "
 		    "a0 end | e0 none",
 		    &image, 0x100, "without one, and nothing behind");
+	image.text[0x80] = 0xc3; // what is called returns
 	memcpy(image.text + 0xa9, (const uint8_t[]){ 0xe8, 0xd2, 0xff, 0xff, 0xff, 0xf4 }, 6);
 	expect_rows("0 none | 10 7+8 = c-8 | 14 7+16 = c-8 | 30 none | 80 7+8 = c-8 | 90 none | "
 		    "a0 end | ae none",
