@@ -550,7 +550,7 @@ FUZZED_A := $(BUILD)/lib/fuzzed.a
 fuzz: packages packages-fuzz ## fuzz the parsers, FUZZ_SECONDS (10) each; TEST=fuzz_elf, with INPUT=file: only that
 	$(MAKE) BUILD=$(BUILD)/fuzz-build fuzzers
 	tests/fuzz/make-seeds $(BUILD)/fuzz-build/seeds
-	tests/run-fuzz --make $(repeat) --seconds $(FUZZ_SECONDS) $(INPUT:%=--input %) --crashes $(BUILD)/fuzz-build/crashes \
+	tests/run-fuzz --make $(repeat) --workers $(TEST_WORKERS) --seconds $(FUZZ_SECONDS) $(INPUT:%=--input %) --crashes $(BUILD)/fuzz-build/crashes \
 		--corpus $(BUILD)/fuzz-build/corpus --seeds $(BUILD)/fuzz-build/seeds \
 		$(if $(TEST),$(BUILD)/fuzz-build/fuzz/$(TEST),$(FUZZERS:$(BUILD)/%=$(BUILD)/fuzz-build/%))
 fuzz-quick:
