@@ -361,7 +361,7 @@ $(BUILD)/tests/chaos/drop.bpf.o: tests/chaos/drop.bpf.c | $(BUILD)/packages.stam
 
 .PHONY: chaos
 chaos: packages $(PROGRAMS) $(CHAOS) workloads ## real processes under faults and hostile peers, CHAOS_SECONDS=3 each: disks, memory, clocks, networks
-	$(pytest) --workers $(TEST_WORKERS) --claim-tests tests/chaos
+	$(pytest) --workers $(TEST_WORKERS) tests/chaos
 
 # Weighted launch counts need two minutes of on phases, whatever the machine: `make test` leaves them out.
 .PHONY: gpu-verdicts
@@ -370,7 +370,7 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and la
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
-	$(pytest) --workers $(TEST_WORKERS) --claim-tests --together collector_url,real_url tests/browser
+	$(pytest) --workers $(TEST_WORKERS) --together collector_url,real_url tests/browser
 
 .PHONY: deploy-check
 deploy-check: packages ## check the Kubernetes manifests
@@ -430,7 +430,7 @@ differential: packages $(BUILD)/tests/differential/print_table ## unwind tables 
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
 differential-quick: packages $(BUILD)/tests/differential/print_table $(BUILD)/tests/differential/step_stack
 	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential \
-		$(pytest) --workers $(TEST_WORKERS) --claim-tests tests/differential
+		$(pytest) --workers $(TEST_WORKERS) tests/differential
 $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: the processes of one run (tests/run-pytest) share its tests. What is next belongs to the
-process that claims it first: all tests of a file, or with --claim-tests one test. Tests that use a costly
-fixture of the session belong together. Marked `alone`, a test is left to a process that is alone."""
+process that claims it first: one test, or all tests of a file that use a fixture of the whole file. Tests that use a
+costly fixture of the session belong together. Marked `alone`, a test is left to a process that is alone."""
 import os
 import pathlib
 
@@ -12,7 +12,6 @@ LEFT = "left"  # is there when a test was left
 
 def pytest_addoption(parser):
     parser.addoption("--claims", type=pathlib.Path, help="the folder that processes claim tests in")
-    parser.addoption("--claim-tests", action="store_true", help="claim single tests, not files")
     parser.addoption("--together", default="", help="fixtures whose tests one process runs")
     parser.addoption("--left", action="store_true", help="run what others left, tests marked alone, too")
 
@@ -22,7 +21,6 @@ class Claims:
 
     def __init__(self, config):
         self.folder = config.getoption("claims")
-        self.by_test = config.getoption("claim_tests")
         self.together = set(filter(None, config.getoption("together").split(",")))
         self.left = config.getoption("left")
         self.mine = set()
@@ -31,7 +29,9 @@ class Claims:
         """What it is claimed as."""
         if self.together.intersection(item.fixturenames):
             return "together"
-        return str(number) if self.by_test else item.path.name
+        # pylint: disable=protected-access
+        fixtures = (found[-1] for found in item._fixtureinfo.name2fixturedefs.values() if found)
+        return item.path.name if any(fixture.scope == "module" for fixture in fixtures) else str(number)
 
     def take(self, item, number):
         """Is it ours to run?"""
