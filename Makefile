@@ -393,23 +393,15 @@ layers: packages ## check which folder includes which (tests/layers/rooms.txt), 
 	python3 tests/layers/check_layers.py --readmes
 	$(pytest) tests/layers
 
+# Unit tests wait half of their time: beside them runs what only computes.
+UNIT_STAGES := unit+layers+format-check+docs-check+bpf-check+deploy-check+hardening-check+bench-check+fuzz-quick+differential-quick
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: includes, layout, unit, end-to-end and browser tests, fuzzers for a second each
-	tests/run-stages $(MAKE) \
-		layers \
-		format-check \
-		docs-check \
-		bpf-check \
-		unit \
-		fuzz-quick \
+	tests/run-stages $(MAKE) $(UNIT_STAGES) \
 		e2e \
-		differential-quick \
 		truth-quick \
 		wall-quick \
-		browser \
-		deploy-check \
-		hardening-check \
-		bench-check
+		browser
 
 .PHONY: truth truth-quick
 truth: packages packages-truth $(PROGRAMS) workloads ## stacks against programs that know theirs: all compilers and interpreters
