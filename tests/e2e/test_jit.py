@@ -20,9 +20,22 @@ IN_A_CONTAINER = ["unshare", "--pid", "--fork", "--mount", "--kill-child", "sh",
                   'mount --bind $root /tmp; exec /tmp/program "$@"', "sh"]
 
 
-def remove_lists(folder):
-    for path in [*pathlib.Path("/tmp").glob("perf-*.map"), *folder.glob("jit-*.dump")]:
+def remove_lists(pid, folder):
+    """The process's own: other tests have theirs."""
+    for path in [pathlib.Path(f"/tmp/perf-{pid}.map"), *folder.glob("jit-*.dump")]:
         path.unlink(missing_ok=True)
+
+
+def run_listed(argv, service, folder):
+    """Runs it to its end, without what it lists; returns its CPU time."""
+    before = cpu_ns_of_children()
+    with subprocess.Popen(argv, env={**os.environ, "OTEL_SERVICE_NAME": service}, cwd=folder) as process:
+        try:
+            assert process.wait() == 0
+        finally:
+            process.kill()
+            remove_lists(process.pid, folder)
+    return cpu_ns_of_children() - before
 
 
 def graph_of(fleet, service, cpu_ns):
@@ -57,10 +70,11 @@ def test_jit_code_has_names_and_exact_shares(fleet, tmp_path, monkeypatch, what,
     monkeypatch.chdir(tmp_path)
     service = unique("jit")
     argv = prefix + workload_argv("burn_jit", "--seconds", "5", *flags)
+    burning = Workload(argv, {"OTEL_SERVICE_NAME": service})
     try:
-        truth = Workload(argv, {"OTEL_SERVICE_NAME": service}).truth()
+        truth = burning.truth()
     finally:
-        remove_lists(tmp_path)
+        remove_lists(burning.process.pid, tmp_path)
     graph = graph_of(fleet, service, truth["process_cpu_ns"])
     shares = {name: graph.total_of(name) / graph.total for name in truth["functions"]}
     for name, ns in truth["functions"].items():
@@ -93,13 +107,8 @@ def test_names_node_by_perf_map(fleet, tmp_path):
     service = unique("node")
     script = tmp_path / "fib.js"
     script.write_text(FIB_JS)
-    before = cpu_ns_of_children()
-    try:
-        subprocess.run(["node", "--perf-basic-prof", "--no-turbo-inlining", str(script)], check=True,
-                       env={**os.environ, "OTEL_SERVICE_NAME": service}, cwd=tmp_path)
-    finally:
-        remove_lists(tmp_path)
-    graph = graph_of(fleet, service, cpu_ns_of_children() - before)
+    graph = graph_of(fleet, service, run_listed(["node", "--perf-basic-prof", "--no-turbo-inlining", str(script)],
+                                                service, tmp_path))
     fib = {name for name in graph.names if "fib " in name}
     assert fib and not any(mark + "fib" in name for name in fib for mark in "*^~+"), fib
     fib = max(fib, key=graph.total_of)
@@ -145,7 +154,7 @@ def test_names_java_by_perf_map(fleet, tmp_path):
     finally:
         java.kill()
         java.wait()
-        remove_lists(tmp_path)
+        remove_lists(java.pid, tmp_path)
     graph = graph_of(fleet, service, (usage.ru_utime + usage.ru_stime) * 1e9)
     fib, outer, main = "int Fib.fib(int)", "int Fib.outer()", "void Fib.main(java.lang.String[])"
     # Once listed; before, all of it is [anon], the interpreter included.
@@ -173,9 +182,11 @@ while time.time() < end: outer()
 def python_with_perf_support():
     builds = [*sorted(pathlib.Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python3")), "python3"]
     for build in builds:
-        if not subprocess.run([build, "-X", "perf", "-c", "import sys; "
-                               "exit(not sys.is_stack_trampoline_active())"],
-                              capture_output=True).returncode:
+        with subprocess.Popen([build, "-X", "perf", "-c", "import sys; exit(not sys.is_stack_trampoline_active())"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tried:
+            tried.communicate()
+        pathlib.Path(f"/tmp/perf-{tried.pid}.map").unlink(missing_ok=True)
+        if not tried.returncode:
             return str(build)
     return None
 
@@ -189,13 +200,7 @@ def test_python_stacks_complete_with_perf_trampoline(fleet, tmp_path):
     service = unique("python-perf")
     script = tmp_path / "fib.py"
     script.write_text(FIB_PYTHON)
-    before = cpu_ns_of_children()
-    try:
-        subprocess.run([python, "-X", "perf", str(script)], check=True,
-                       env={**os.environ, "OTEL_SERVICE_NAME": service})
-    finally:
-        remove_lists(tmp_path)
-    graph = graph_of(fleet, service, cpu_ns_of_children() - before)
+    graph = graph_of(fleet, service, run_listed([python, "-X", "perf", str(script)], service, tmp_path))
     trampoline, frame = f"py::outer:{script}", "outer (fib.py:4)"
     assert share_below(graph, frame, trampoline) > 0.98
     assert graph.total_of(trampoline) > 0.7 * graph.total
