@@ -24,6 +24,7 @@ from contract import TYPE  # noqa: E402 pylint: disable=wrong-import-position
 
 START_SECONDS = 20
 STOP_SECONDS = 15
+SETTLED_SECONDS = 1.5  # an export interval and a half: nothing more comes
 CPU = TYPE.CPU
 PORTS = 12000  # that servers of tests choose from
 
@@ -117,21 +118,21 @@ class Api:
     def wait_for_totals(self, expected, seconds=25):
         """Wait until the burned CPU time ({selector: CPU ns}) has arrived and no more comes; returns
         the totals."""
-        seen = [None]
+        seen, since = None, 0
 
         def are_settled():
+            nonlocal seen, since
             totals = {selector: self.total(selector) for selector in expected}
+            if totals != seen:
+                seen, since = totals, time.monotonic()
             arrived = all(totals[selector] > 0.9 * ns for selector, ns in expected.items())
-            settled = arrived and totals == seen[0]
-            seen[0] = totals
-            if not settled:
-                time.sleep(1.5)
-            return settled
+            time.sleep(0.2)  # each look costs the collector something
+            return arrived and time.monotonic() - since > SETTLED_SECONDS
         try:
             wait_until(f"CPU time of {expected}", seconds, are_settled)
         except AssertionError as error:
-            raise AssertionError(f"{error}; arrived: {seen[0]} of {self.totals_by_service()}") from None
-        return seen[0]
+            raise AssertionError(f"{error}; arrived: {seen} of {self.totals_by_service()}") from None
+        return seen
 
     def totals_by_service(self):
         """All services' CPU time, the biggest first; for messages."""
@@ -317,6 +318,8 @@ class Agent(Daemon):
 
 
 class Workload:
+    """As a context it ends with the block, whatever it has still to do."""
+
     def __init__(self, argv, env):
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **env})
@@ -325,6 +328,13 @@ class Workload:
         """CPU time of all its threads so far."""
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
 
     def truth(self):
         output, _ = self.process.communicate(timeout=120)

@@ -12,11 +12,12 @@ import xml.etree.ElementTree
 
 import pytest
 
-from fleet import Workload, program, unique, workload, workload_argv
+from fleet import Workload, program, unique, wait_until, workload, workload_argv
 from pprof_file import Pprof
 from terminal import Terminal
 
 CAIRN = program("cairn")
+LONG = ("--seconds", "60")  # of a program that the test ends
 LINE = re.compile(r"^[^;]+(;[^;]+)* \d+$")
 
 
@@ -130,10 +131,10 @@ def test_records_all_processes(tmp_path):
     names = [f"rec-{os.getpid()}-c", f"rec-{os.getpid()}-cpp"]
     for name, source in zip(names, ("burn_c", "burn_cpp")):
         shutil.copy(program(f"workloads/{source}"), tmp_path / name)
-    burning = [Workload([str(tmp_path / name), "--seconds", "5"], {}) for name in names]
-    before, began = [process.cpu_ns() for process in burning], time.monotonic()
-    done = cairn("record", "-d", "2", "-o", path)
-    used = [process.cpu_ns() - ns for process, ns in zip(burning, before)]
+    with Workload([str(tmp_path / names[0]), *LONG], {}) as c, Workload([str(tmp_path / names[1]), *LONG], {}) as cpp:
+        before, began = [process.cpu_ns() for process in (c, cpp)], time.monotonic()
+        done = cairn("record", "-d", "2", "-o", path)
+        used = [process.cpu_ns() - ns for process, ns in zip((c, cpp), before)]
     assert (done.returncode, done.stdout) == (0, "")
     ready, *warnings, written = done.stderr.splitlines()
     assert READY.fullmatch(ready), ready
@@ -145,24 +146,20 @@ def test_records_all_processes(tmp_path):
     for name, ns in zip(names, used):
         # The profiler's start and the writing of the file are not recorded.
         assert 0.5 * ns < total_of_process(stacks, name) < 1.03 * ns, name
-    for process in burning:
-        process.truth()
 
 
 def test_records_only_the_given_process(tmp_path):
     path = tmp_path / "one.collapsed"
-    target, other = (workload("burn_c", "--seconds", "5") for _ in range(2))
-    before = target.cpu_ns()
-    done = cairn("record", "-F", "499", "-d", "2", "-p", target.process.pid, "-o", path)
-    used = target.cpu_ns() - before
+    with workload("burn_c", *LONG) as target, workload("burn_c", *LONG):
+        before = target.cpu_ns()
+        done = cairn("record", "-F", "499", "-d", "2", "-p", target.process.pid, "-o", path)
+        used = target.cpu_ns() - before
     ready, written = done.stderr.splitlines()
     assert done.returncode == 0 and READY.fullmatch(ready).group(3) == "1", "only this process"
     assert re.fullmatch(rf"wrote {path}: \d+ samples of pid {target.process.pid}, 0 lost", written)
     stacks = read_collapsed(path)
     assert {frames[0] for frames, _ in stacks} == {"burn_c"}
     assert 0.5 * used < sum(value for _, value in stacks) < 1.03 * used, "one process, not two"
-    target.truth()
-    other.truth()
 
 
 def test_recording_ends_at_process_exit(tmp_path):
@@ -189,15 +186,16 @@ def test_records_children_of_command(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_recording_is_written(tmp_path, number):
     path = tmp_path / "interrupted.collapsed"
-    burning = workload("burn_c", "--seconds", "5")
-    with subprocess.Popen([CAIRN, "record", "-d", "60", "-o", str(path)],
-                          stderr=subprocess.PIPE, text=True) as recording:
-        time.sleep(3)
+    with workload("burn_c", *LONG) as burning, subprocess.Popen([CAIRN, "record", "-d", "60", "-o", str(path)],
+                                                                stderr=subprocess.PIPE, text=True) as recording:
+        ready = recording.stderr.readline()
+        assert READY.match(ready), ready
+        before = burning.cpu_ns()
+        wait_until("something to record", 60, lambda: burning.cpu_ns() - before > 1e9)
         recording.send_signal(number)
         _, errors = recording.communicate(timeout=15)
     assert recording.returncode == 0 and f"wrote {path}: " in errors
     assert total_of(read_collapsed(path), "run_rounds") > 5e8
-    burning.truth()
 
 
 def test_terminates_command_after_duration(tmp_path):
@@ -329,6 +327,7 @@ def leaf():
     return sum(i * i for i in range(2000))
 def middle():
     return leaf() + leaf()
+print("it runs", flush=True)
 end = time.monotonic() + 60
 while time.monotonic() < end:
     middle()
@@ -346,8 +345,8 @@ def record_until_ready(path, pid):
 
 
 def test_first_stacks_of_a_running_process_are_whole(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", DEEP]) as busy:
-        time.sleep(3)  # it has started, also on a busy machine
+    with subprocess.Popen([sys.executable, "-c", DEEP], stdout=subprocess.PIPE) as busy:
+        assert busy.stdout.readline()
         try:
             for attempt in range(3):
                 for frames, _ in record_until_ready(tmp_path / f"{attempt}.collapsed", busy.pid):
@@ -396,8 +395,8 @@ def test_top_shows_where_a_process_sleeps():
 
 
 def test_top_prints_plain_tables():
-    burning = workload("burn_c", "--seconds", "6")
-    done = cairn("top", "--batch", "-n", "2", "-d", "1.5", "-F", "499")
+    with workload("burn_c", *LONG):
+        done = cairn("top", "--batch", "-n", "2", "-d", "1.5", "-F", "499")
     assert done.returncode == 0, done
     assert done.stdout.count("self%") == 2
     assert "\x1b" not in done.stdout
@@ -410,39 +409,34 @@ def test_top_prints_plain_tables():
     selfs = [float(row[0]) for row in rows]
     assert selfs == sorted(selfs, reverse=True), "sorted by self"
     assert sum(selfs) <= 100.5
-    burning.truth()
 
 
 def test_top_selects_process_or_service():
     service = unique("top")
-    burning = workload("burn_c", "--seconds", "9", env={"OTEL_SERVICE_NAME": service})
-    other = workload("burn_cpp", "--seconds", "9")
-    for flags in (["-p", str(burning.process.pid)], ["--service", service]):
-        done = cairn("top", "--batch", "-d", "2", "-F", "499", "--rows", "0", *flags)
-        assert done.returncode == 0, done
-        assert "burn_alpha" in done.stdout
-        assert "kitchen::" not in done.stdout
-        shares = {line.split(None, 4)[4]: float(line.split(None, 4)[1])
-                  for line in done.stdout.splitlines()[2:] if line}
-        assert shares["run_rounds"] > 95, done.stdout
-    burning.truth()
-    other.truth()
+    with workload("burn_c", *LONG, env={"OTEL_SERVICE_NAME": service}) as burning, workload("burn_cpp", *LONG):
+        for flags in (["-p", str(burning.process.pid)], ["--service", service]):
+            done = cairn("top", "--batch", "-d", "2", "-F", "499", "--rows", "0", *flags)
+            assert done.returncode == 0, done
+            assert "burn_alpha" in done.stdout
+            assert "kitchen::" not in done.stdout
+            shares = {line.split(None, 4)[4]: float(line.split(None, 4)[1])
+                      for line in done.stdout.splitlines()[2:] if line}
+            assert shares["run_rounds"] > 95, done.stdout
 
 
 def test_top_handles_keys():
-    burning = workload("burn_c", "--seconds", "12")
-    terminal = Terminal(CAIRN, "top", "-d", "1", "-F", "499")
-    assert "burn_alpha" in terminal.read_for(6, until="burn_alpha")
-    # Only changed parts of the screen are redrawn.
-    for keys, word in (("t", "total"), ("p", "merged"), ("/burn_ga", "filter: burn_ga"),
-                       ("\n", ""), (" ", "PAUSED"), ("h", "pause or resume"), ("hs", "self")):
-        terminal.output = ""
-        terminal.press(keys)
-        assert word in terminal.read_for(3, until=word or "\x00"), keys
-    terminal.press("q")
-    assert terminal.exit_code() == 0
+    with workload("burn_c", *LONG):
+        terminal = Terminal(CAIRN, "top", "-d", "1", "-F", "499")
+        assert "burn_alpha" in terminal.read_for(6, until="burn_alpha")
+        # Only changed parts of the screen are redrawn.
+        for keys, word in (("t", "total"), ("p", "merged"), ("/burn_ga", "filter: burn_ga"),
+                           ("\n", ""), (" ", "PAUSED"), ("h", "pause or resume"), ("hs", "self")):
+            terminal.output = ""
+            terminal.press(keys)
+            assert word in terminal.read_for(3 if word else 0.3, until=word), keys
+        terminal.press("q")
+        assert terminal.exit_code() == 0
     assert "\x1b[?1049l" in terminal.output, "the screen is given back"
-    burning.truth()
 
 
 @pytest.mark.parametrize("arguments,code,words", [

@@ -32,7 +32,7 @@ def expect_all_there(collector, service, burning):
 def test_clean_restart_loses_nothing(collector, start_agent):
     start_agent(collector, "--frequency", "499")
     collector.wait_for_agent()
-    service, burning = start_burning(9)
+    service, burning = start_burning(7)
     time.sleep(3.3)
     before = collector.api.total(service)
     collector.stop()

@@ -58,7 +58,7 @@ def test_thread_names_do_not_multiply_series(collector, start_agent):
     start_agent(collector, "--frequency", "499")
     service = unique("names")
     before = os.times()
-    subprocess.run([sys.executable, "-c", THREADS, "8"], check=True, env={**os.environ, "OTEL_SERVICE_NAME": service})
+    subprocess.run([sys.executable, "-c", THREADS, "4"], check=True, env={**os.environ, "OTEL_SERVICE_NAME": service})
     after = os.times()
     cpu_ns = (after.children_user + after.children_system - before.children_user - before.children_system) * 1e9
     assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=0.05)
