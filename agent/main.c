@@ -17,6 +17,7 @@
 #include "agent/admin/admin_server.h"
 #include "agent/guard/watchdog.h"
 #include "agent/metrics.h"
+#include "agent/node_check.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
 #include "agent/program_pages.h"
@@ -588,6 +589,8 @@ int main(int argc, char **argv)
 	if (exit_now)
 		return EXIT_SUCCESS;
 	log_set_level(agent.options.log_level);
+	if (agent.options.check)
+		return node_check(&agent.options);
 	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
 	mallopt(M_MMAP_THRESHOLD, MALLOC_MMAP_BYTES);
 	srandom((unsigned int)(clock_realtime_ns() ^ (uint64_t)getpid()));

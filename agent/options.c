@@ -214,6 +214,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "SIZE", "keep at most this much in memory while the collector is unreachable" },
 		{ "admin", 0, CONFIG_STRING, &o->admin, NULL, 0, 0, "ADDR",
 		  "answer /healthz, /readyz and /metrics at this host:port or unix:PATH" },
+		{ "check", 0, CONFIG_BOOL, &o->check, NULL, 0, 0, NULL,
+		  "check whether this node can be profiled with these settings, and exit; "
+		  "`cairn doctor` does the same" },
 		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
 		  "error, warn, info or debug" },
 	};

@@ -32,6 +32,7 @@ struct options {
 	enum log_level log_level;
 	char *tls_ca, *tls_cert, *tls_key, *token_file; // files; NULL: none
 	char *admin;                                    // address of probes and metrics; NULL: none
+	bool check;                                     // only check the node
 	bool insecure;                                  // the token may travel without TLS
 };
 

@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
 	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },
 	{ "delete", "delete what a collector has stored of some series", cmd_delete },
+	{ "doctor", "check whether this node can be profiled", cmd_doctor },
 };
 
 static const struct confined_task *const confined_tasks[] = { &source_line_task };

@@ -18,8 +18,6 @@
 #include "agent/ship/spool.h"
 #include "agent/ship/stack_set.h"
 
-#define EXPORT_METHOD "/cairn.v1.Collector/Export"
-
 enum {
 	SPOOL_BATCHES_MAX = 1 << 16,  // three days of export intervals of 5 s
 	ACKNOWLEDGED_MAX = 1 << 16,   // 2 MiB of ids and their table; a busy node has some 20,000
@@ -252,7 +250,7 @@ static enum outcome try_once(struct sender *sender, struct delivery *delivery,
 	*ret_status = RPC_INTERNAL;
 	if (rc)
 		return OUTCOME_REFUSED;
-	*ret_status = rpc_client_call(sender->client, EXPORT_METHOD, &sender->message,
+	*ret_status = rpc_client_call(sender->client, SENDER_EXPORT_METHOD, &sender->message,
 				      call_deadline_ms(sender), &response, err);
 	return *ret_status == RPC_OK ? read_response(sender, delivery, &response, err)
 				     : read_failure(sender, delivery, *ret_status, err);

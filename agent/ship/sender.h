@@ -15,6 +15,9 @@
 struct rpc_security;
 struct sender;
 
+/** Of proto/cairn/v1/collector.proto. */
+#define SENDER_EXPORT_METHOD "/cairn.v1.Collector/Export"
+
 struct sender_options {
 	const char *address; // of the collector, "host:port"
 	const struct rpc_security

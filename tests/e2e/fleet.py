@@ -286,7 +286,11 @@ def in_manifest():
     pod = next(d for d in documents if d["kind"] == "DaemonSet")["spec"]["template"]["spec"]
     context = pod["containers"][0]["securityContext"]
     assert context["capabilities"]["drop"] == ["ALL"] and not context["allowPrivilegeEscalation"]
-    added = [f"+{name.lower()}" for name in context["capabilities"]["add"]]
+    return with_capabilities(*[f"+{name.lower()}" for name in context["capabilities"]["add"]])
+
+
+def with_capabilities(*added):
+    """The command that runs a program as root with these capabilities, "+bpf", and no other."""
     return ["setpriv", "--no-new-privs", "--inh-caps=-all",
             "--bounding-set=" + ",".join(["-all", *added])]
 

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node_check.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "agent/bpf/machine.h"
+#include "agent/profiler.h"
+#include "agent/ship/sender.h"
+#include "agent/sources/source.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/event_log.h"
+#include "proto/rpc.h"
+
+enum {
+	POLL_MS = 100,
+	LINE_BYTES = 512,
+	ANSWER_BYTES_MAX = 1 << 20,
+	COLUMN = 14, // of what follows the subject
+};
+
+#define CACHE_FREE_BYTES_MIN ((uint64_t)512 << 20)
+
+enum finding { FINDING_OK, FINDING_NOTE, FINDING_WARNING, FINDING_FAILURE, FINDING_COUNT };
+
+struct check {
+	const struct options *options;
+	bool is_coloured;
+	uint32_t found[FINDING_COUNT];
+};
+
+static const struct {
+	const char *word, *colour;
+} findings[] = {
+	[FINDING_OK] = { "ok", "\033[32m" },
+	[FINDING_NOTE] = { "note", "" },
+	[FINDING_WARNING] = { "warning", "\033[33m" },
+	[FINDING_FAILURE] = { "FAILED", "\033[31m" },
+};
+
+static void __attribute__((format(printf, 4, 5)))
+say(struct check *check, enum finding finding, const char *subject, const char *format, ...)
+{
+	char text[LINE_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	printf("%s%-8s%s%-*s %s\n", check->is_coloured ? findings[finding].colour : "",
+	       findings[finding].word, check->is_coloured ? "\033[0m" : "", COLUMN, subject, text);
+	fflush(stdout); // the next one may take seconds
+	check->found[finding]++;
+}
+
+// ---- the kernel -----------------------------------------------------------------------------
+
+static void check_kernel(struct check *check)
+{
+	struct error err = { 0 };
+	struct utsname name;
+
+	if (uname(&name))
+		return;
+	if (machine_check_release(name.release, &err))
+		say(check, FINDING_FAILURE, "kernel", "%s", err.text);
+	else
+		say(check, FINDING_OK, "kernel", "Linux %s, %s", name.release, name.machine);
+	if (machine_check_btf(NULL, &err))
+		say(check, FINDING_FAILURE, "BTF", "%s", err.text);
+	else
+		say(check, FINDING_OK, "BTF", "/sys/kernel/btf/vmlinux");
+}
+
+/* "integrity" lets BPF programs read the kernel, "confidentiality" does not. */
+static void check_lockdown(struct check *check)
+{
+	_cleanup_fclose_ FILE *file = fopen("/sys/kernel/security/lockdown", "re");
+	char line[128] = "";
+
+	if (file && fgets(line, sizeof(line), file) && strstr(line, "[confidentiality]"))
+		say(check, FINDING_FAILURE, "lockdown",
+		    "the kernel's lockdown keeps BPF programs from reading it; boot without "
+		    "lockdown=confidentiality");
+}
+
+static void check_capabilities(struct check *check)
+{
+	static const struct {
+		int capability;
+		enum finding finding;
+		const char *name, *without;
+	} rows[] = {
+		{ CAP_BPF, FINDING_FAILURE, "CAP_BPF", "no kernel program can be loaded" },
+		{ CAP_PERFMON, FINDING_FAILURE, "CAP_PERFMON", "nothing can be sampled" },
+		{ CAP_SYS_PTRACE, FINDING_FAILURE, "CAP_SYS_PTRACE",
+		  "other processes' programs and memory cannot be read" },
+		{ CAP_SYSLOG, FINDING_WARNING, "CAP_SYSLOG", "kernel functions have no names" },
+		{ CAP_DAC_READ_SEARCH, FINDING_WARNING, "CAP_DAC_READ_SEARCH",
+		  "processes of other users have no names" },
+		{ CAP_CHECKPOINT_RESTORE, FINDING_WARNING, "CAP_CHECKPOINT_RESTORE",
+		  "deleted and replaced files have no unwind tables" },
+		{ CAP_SYS_NICE, FINDING_NOTE, "CAP_SYS_NICE",
+		  "on a busy node more first stacks are truncated; it may be left out" },
+	};
+	bool admin = machine_has_capability(CAP_SYS_ADMIN), all = true;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		// CAP_SYS_ADMIN includes these two.
+		bool is_included = admin && (rows[i].capability == CAP_BPF ||
+					     rows[i].capability == CAP_PERFMON);
+
+		if (is_included || machine_has_capability(rows[i].capability))
+			continue;
+		say(check, rows[i].finding, "capabilities", "%s is missing: %s", rows[i].name,
+		    rows[i].without);
+		all = false;
+	}
+	if (all)
+		say(check, FINDING_OK, "capabilities", "all that are needed");
+}
+
+static void check_pid_namespace(struct check *check)
+{
+	struct error err = { 0 };
+	char link[64] = "";
+
+	if (readlink("/proc/self/ns/pid", link, sizeof(link) - 1) < 0)
+		say(check, FINDING_FAILURE, "processes", "/proc is not mounted: mount it");
+	else if (machine_check_pid_namespace(link, &err))
+		say(check, FINDING_FAILURE, "processes", "%s", err.text);
+}
+
+// ---- sampling -------------------------------------------------------------------------------
+
+static void say_events(struct check *check, struct event_log *events)
+{
+	struct event event;
+
+	while (event_log_next(events, &event))
+		say(check, event.severity <= LOG_LEVEL_WARN ? FINDING_WARNING : FINDING_NOTE,
+		    event.subject, "%s", event.text);
+}
+
+static int sample(struct profiler *profiler, struct profiler_stats *ret_stats, struct error *err)
+{
+	uint64_t until_ns = clock_monotonic_ns() + NODE_CHECK_SAMPLE_MS * NS_PER_MS;
+	struct pollfd readable = { .fd = profiler_fd(profiler), .events = POLLIN };
+	int rc = 0;
+
+	while (!rc && clock_monotonic_ns() < until_ns) {
+		if (poll(&readable, 1, POLL_MS) > 0)
+			rc = profiler_read(profiler, err);
+		profiler_tick(profiler);
+	}
+	profiler_read_stats(profiler, ret_stats);
+	return rc;
+}
+
+/* As the agent measures: each source that the kernel refuses is an event. */
+static void check_sampling(struct check *check)
+{
+	struct event_log *events = event_log_new();
+	const struct options *options = check->options;
+	const struct profiler_options profiling = {
+		.frequency_hz = (uint32_t)options->frequency_hz,
+		.slot_ns = options->slot_ns,
+		.pid = (pid_t)options->pid,
+		.events = events,
+		.cache_folder = options->cache_folder,
+		.sources = options->sources | SOURCE_GPU,
+		.wakers = options->wakers,
+		.ready_ns_max = PROFILER_READY_NS_MAX,
+	};
+	struct profiler *profiler = NULL;
+	struct profiler_stats stats = { 0 };
+	struct error err = { 0 };
+	int rc = profiler_open(&profiling, &profiler, &err);
+
+	if (!rc)
+		rc = sample(profiler, &stats, &err);
+	uint64_t samples = stats.bpf_counters[COUNTER_SAMPLES];
+	uint64_t ticks = samples + stats.bpf_counters[COUNTER_TICKS_IDLE] +
+			 stats.bpf_counters[COUNTER_SAMPLES_FILTERED];
+	if (rc)
+		say(check, FINDING_FAILURE, "sampling", "%s", err.text);
+	else if (!ticks)
+		say(check, FINDING_FAILURE, "sampling",
+		    "the kernel programs are loaded, but no timer tick came in %d ms; report it",
+		    NODE_CHECK_SAMPLE_MS);
+	else
+		say(check, FINDING_OK, "sampling",
+		    "%llu samples in %d ms, %llu processes, unwind tables of %llu files",
+		    (unsigned long long)samples, NODE_CHECK_SAMPLE_MS,
+		    (unsigned long long)stats.processes, (unsigned long long)stats.unwind.tables);
+	if (events)
+		say_events(check, events);
+	profiler_close(profiler);
+	event_log_free(events);
+}
+
+static void check_gpu(struct check *check)
+{
+	if (access("/proc/driver/nvidia/version", F_OK))
+		say(check, FINDING_NOTE, "GPU", "no NVIDIA driver: no GPU is measured");
+	else
+		say(check, FINDING_OK, "GPU", "NVIDIA's driver is loaded");
+}
+
+// ---- the node -------------------------------------------------------------------------------
+
+static void check_clock(struct check *check)
+{
+	struct timex clock = { 0 };
+	int state = adjtimex(&clock);
+
+	if (state < 0)
+		say(check, FINDING_NOTE, "clock", "cannot be asked: %s", strerror(errno));
+	else if (state == TIME_ERROR || clock.status & STA_UNSYNC)
+		say(check, FINDING_WARNING, "clock",
+		    "not synchronized: samples are shown at this node's time; run chrony or "
+		    "systemd-timesyncd");
+	else
+		say(check, FINDING_OK, "clock", "synchronized");
+}
+
+static void check_cache(struct check *check)
+{
+	const char *folder = check->options->cache_folder;
+	struct statvfs disk;
+
+	if (!folder) {
+		say(check, FINDING_NOTE, "cache",
+		    "none: each start builds all unwind tables again; --cache keeps them");
+		return;
+	}
+	if (access(folder, W_OK | X_OK)) {
+		say(check, FINDING_WARNING, "cache",
+		    "%s cannot be written: %s; each start builds all unwind tables again; make the "
+		    "folder, or name another with --cache",
+		    folder, strerror(errno));
+		return;
+	}
+	uint64_t free_bytes = statvfs(folder, &disk) ? 0 : (uint64_t)disk.f_bavail * disk.f_frsize;
+	if (free_bytes < CACHE_FREE_BYTES_MIN)
+		say(check, FINDING_WARNING, "cache", "%s has %llu MiB free, it may take %llu MiB",
+		    folder, (unsigned long long)(free_bytes >> 20),
+		    (unsigned long long)(CACHE_FREE_BYTES_MIN >> 20));
+	else
+		say(check, FINDING_OK, "cache", "%s, %.1f GiB free", folder,
+		    (double)free_bytes / (1 << 30));
+}
+
+// ---- the collector --------------------------------------------------------------------------
+
+/* A request without a profile: the collector first asks who sends it, then refuses it as malformed. Nothing is stored. */
+static enum rpc_status ask_collector(const struct options *options, struct error *err)
+{
+	const struct rpc_security security = {
+		.ca_file = options->tls_ca,
+		.certificate_file = options->tls_cert,
+		.key_file = options->tls_key,
+		.token_file = options->token_file,
+	};
+	_cleanup_(buffer_deinit) struct buffer request = { 0 }, response = { 0 };
+	struct rpc_client *client = NULL;
+	enum rpc_status status = RPC_UNKNOWN;
+
+	if (!rpc_client_open(options->collector, ANSWER_BYTES_MAX, &security, &client, err))
+		status = rpc_client_call(client, SENDER_EXPORT_METHOD, &request,
+					 NODE_CHECK_COLLECTOR_MS, &response, err);
+	rpc_client_close(client);
+	return status;
+}
+
+/* gRPC's words are long; the last ones are the system's. */
+static const char *reason_of(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+
+	return colon && colon[1] == ' ' ? colon + 2 : text;
+}
+
+static bool check_collector(struct check *check)
+{
+	const char *address = check->options->collector;
+	struct error err = { 0 };
+
+	switch (ask_collector(check->options, &err)) {
+	case RPC_OK:
+	case RPC_INVALID_ARGUMENT:
+		say(check, FINDING_OK, "collector", "%s takes this agent's profiles%s", address,
+		    check->options->tls_ca ? ", by TLS" : "");
+		return true;
+	case RPC_RESOURCE_EXHAUSTED:
+		say(check, FINDING_WARNING, "collector", "%s takes none now: %s", address,
+		    err.text);
+		return true;
+	case RPC_UNAVAILABLE:
+	case RPC_DEADLINE_EXCEEDED:
+		say(check, FINDING_FAILURE, "collector",
+		    "%s does not answer: %s; is cairn-collector running there? --collector names "
+		    "another address, --tls-ca says that it is encrypted",
+		    address, reason_of(err.text));
+		return false;
+	default:
+		say(check, FINDING_FAILURE, "collector", "%s takes no profile of this agent: %s",
+		    address, err.text);
+		return false;
+	}
+}
+
+// ---- all ------------------------------------------------------------------------------------
+
+int node_check(const struct options *options)
+{
+	const char *no_color = getenv("NO_COLOR");
+	struct check check = {
+		.options = options,
+		.is_coloured = isatty(STDOUT_FILENO) && !(no_color && *no_color),
+	};
+
+	check_kernel(&check);
+	check_lockdown(&check);
+	check_capabilities(&check);
+	check_pid_namespace(&check);
+	check_sampling(&check);
+	check_gpu(&check);
+	check_clock(&check);
+	check_cache(&check);
+	uint32_t node_failures = check.found[FINDING_FAILURE];
+	bool is_collected = check_collector(&check);
+	uint32_t warnings = check.found[FINDING_WARNING];
+	printf("%s; %u failed, %u warning%s\n",
+	       node_failures   ? "This node cannot be profiled"
+	       : !is_collected ? "This node can be profiled, but its profiles reach no collector"
+			       : "This node can be profiled",
+	       check.found[FINDING_FAILURE], warnings, warnings == 1 ? "" : "s");
+	return check.found[FINDING_FAILURE] ? EXIT_FAILURE : EXIT_SUCCESS;
+}
