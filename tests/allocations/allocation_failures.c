@@ -64,7 +64,9 @@ static uint32_t failing_at; // which of its allocations
 static bool fails_on;       // and all later ones
 static _Atomic uint32_t seen;
 static _Atomic bool has_failed;
-static const void *failing_call; // where the test called what lacked memory last
+static struct test_call {
+	const void *inner, *outer; // in a helper of the test, and in the test itself
+} failing_call;                    // where the test called what lacked memory last
 
 // ---- places ---------------------------------------------------------------------------------
 
@@ -95,21 +97,30 @@ static bool is_of_test(const void *at)
 	return lies_within(at, __start_test_text, __stop_test_text);
 }
 
-/* The innermost of the test's own; NULL: another thread's. */
-static const void *find_test_call(const void *frame)
+static void note_frame(struct test_call *call, const void *at)
+{
+	if (!is_of_test(at))
+		return;
+	if (!call->inner)
+		call->inner = at;
+	call->outer = at;
+}
+
+/* All NULL: another thread's. */
+static struct test_call find_test_call(const void *frame)
 {
 	const uintptr_t *at = frame;
+	struct test_call call = { 0 };
 
 	for (int i = 0; i < FRAMES_MAX; i++) {
 		uintptr_t next = at[0];
 
-		if (is_of_test((const void *)at[1]))
-			return (const void *)at[1];
+		note_frame(&call, (const void *)at[1]);
 		if (next <= (uintptr_t)at || next - (uintptr_t)at > 1 << 14 || next % 16)
 			break;
 		at = (const uintptr_t *)next;
 	}
-	return NULL;
+	return call;
 }
 
 static void list(uint64_t hash)
@@ -277,16 +288,15 @@ void *failing_mmap(void *address, size_t size, int protection, int flags, int fd
  */
 static enum end who_crashed(void *const *frames, int count, bool is_null)
 {
+	struct test_call call = { 0 };
 	bool is_ours = false;
 
 	for (int i = 0; i < count; i++) {
-		if (is_of_test(frames[i]))
-			return !is_ours || (is_null && frames[i] != failing_call)
-				       ? END_CRASH_IN_TEST
-				       : END_CRASH;
-		is_ours |= lies_within(frames[i], __executable_start, __etext);
+		note_frame(&call, frames[i]);
+		is_ours |= !call.inner && lies_within(frames[i], __executable_start, __etext);
 	}
-	return END_CRASH;
+	bool is_later = call.inner != failing_call.inner || call.outer != failing_call.outer;
+	return call.inner && (!is_ours || (is_null && is_later)) ? END_CRASH_IN_TEST : END_CRASH;
 }
 
 static void on_crash(int signal, siginfo_t *info, void *context)
