@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/http/http_listen.h"
+#include "collector/http/http_queue.h"
 #include "collector/http/http_watch.h"
 #include "collector/store/deadline.h"
 
@@ -45,6 +46,7 @@ enum exchange_state {
 };
 
 struct exchange {
+	struct http_queued queued; // first: the queue's pointer is also the exchange's
 	struct http_server *server;
 	struct MHD_Connection *connection;
 	struct http_watched *watched;
@@ -57,7 +59,6 @@ struct exchange {
 	uint64_t body_bytes; // received
 	uint64_t start_ns;
 	char address[INET6_ADDRSTRLEN]; // the peer's
-	struct exchange *next;          // in the queue
 };
 
 struct http_server {
@@ -67,12 +68,7 @@ struct http_server {
 	uint32_t worker_count;
 	_Atomic uint32_t exchange_count; // in flight
 	struct http_watch *watch;
-
-	pthread_mutex_t lock; // guards the fields below
-	pthread_cond_t filled;
-	struct exchange *first, **last;
-	uint32_t queued_count;
-	bool closing;
+	struct http_queue queue; // of slow requests
 };
 
 static void count_limit(struct http_server *server, enum http_limit limit)
@@ -223,49 +219,25 @@ static bool skip_abandoned(struct exchange *exchange)
 	return true;
 }
 
-// ---- the queue ------------------------------------------------------------------------------
+// ---- workers --------------------------------------------------------------------------------
 
-static bool queue_push(struct http_server *server, struct exchange *exchange)
+/** Whose turn it is: a credential's, or without logins an address's. */
+static const char *peer_of(const struct exchange *exchange)
 {
-	pthread_mutex_lock(&server->lock);
-	bool fits = !server->closing &&
-		    server->queued_count < server->options.threads * HTTP_QUEUED_PER_THREAD_MAX;
-	if (fits) {
-		exchange->next = NULL;
-		*server->last = exchange;
-		server->last = &exchange->next;
-		server->queued_count++;
-		pthread_cond_signal(&server->filled);
-	}
-	pthread_mutex_unlock(&server->lock);
-	return fits;
-}
+	const char *key = exchange->request.identity.key;
 
-/** The next exchange, or NULL when the server is closing and the queue is empty. */
-static struct exchange *queue_pop(struct http_server *server, bool *ret_closing)
-{
-	pthread_mutex_lock(&server->lock);
-	while (!server->first && !server->closing)
-		pthread_cond_wait(&server->filled, &server->lock);
-	struct exchange *exchange = server->first;
-	if (exchange) {
-		server->first = exchange->next;
-		if (!server->first)
-			server->last = &server->first;
-		server->queued_count--;
-	}
-	*ret_closing = server->closing;
-	pthread_mutex_unlock(&server->lock);
-	return exchange;
+	return strcmp(key, access_local().key) == 0 ? exchange->address : key;
 }
 
 static void *work(void *context)
 {
 	struct http_server *server = context;
-	struct exchange *exchange;
+	struct http_queued *queued;
 	bool closing;
 
-	while ((exchange = queue_pop(server, &closing))) {
+	while ((queued = http_queue_pop(&server->queue, &closing))) {
+		struct exchange *exchange = (struct exchange *)queued;
+
 		if (closing)
 			refuse(exchange, "the collector is shutting down");
 		else if (!skip_abandoned(exchange))
@@ -283,7 +255,8 @@ static void start_slow(struct exchange *exchange)
 	exchange->state = EXCHANGE_QUEUED;
 	http_watch_set(exchange->server->watch, exchange->watched, 0);
 	MHD_suspend_connection(connection);
-	if (queue_push(exchange->server, exchange))
+	exchange->queued.peer = peer_of(exchange);
+	if (http_queue_push(&exchange->server->queue, &exchange->queued))
 		return;
 
 	refuse(exchange, "too many queries are running; try again in a second");
@@ -716,10 +689,7 @@ static int start_workers(struct http_server *server, struct error *err)
 
 static void stop_workers(struct http_server *server)
 {
-	pthread_mutex_lock(&server->lock);
-	server->closing = true;
-	pthread_cond_broadcast(&server->filled);
-	pthread_mutex_unlock(&server->lock);
+	http_queue_close(&server->queue);
 	for (uint32_t i = 0; i < server->worker_count; i++)
 		pthread_join(server->workers[i], NULL);
 }
@@ -754,9 +724,8 @@ int http_server_open(const struct http_server_options *options, struct http_serv
 		return error_set(err, -ENOMEM, "http: out of memory");
 	server->options = *options;
 	set_defaults(&server->options);
-	server->last = &server->first;
-	pthread_mutex_init(&server->lock, NULL);
-	pthread_cond_init(&server->filled, NULL);
+	http_queue_init(&server->queue, server->options.threads * HTTP_QUEUED_PER_THREAD_MAX,
+			server->options.threads * HTTP_QUEUED_OF_PEER_MAX);
 	server->watch = http_watch_open(count_late, server);
 	rc = server->watch ? start_workers(server, err)
 			   : error_set(err, -ENOMEM, "http: out of memory");
@@ -787,7 +756,6 @@ void http_server_close(struct http_server *server, uint32_t grace_ms)
 	if (server->daemon)
 		MHD_stop_daemon(server->daemon);
 	http_watch_close(server->watch);
-	pthread_cond_destroy(&server->filled);
-	pthread_mutex_destroy(&server->lock);
+	http_queue_deinit(&server->queue);
 	free(server);
 }

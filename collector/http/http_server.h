@@ -22,7 +22,8 @@ enum {
 		20 * 1000, // of a body either way, and a second for each of so many bytes:
 	HTTP_TRANSFER_BYTES_PER_SECOND = 256 << 10,
 	HTTP_QUEUED_PER_THREAD_MAX =
-		4, // slow requests that wait; further ones are refused with 503
+		32,                  // slow requests that wait; further ones are refused with 503
+	HTTP_QUEUED_OF_PEER_MAX = 4, // of these, of one who asks, per thread
 	HTTP_ANSWER_MS_MAX = 30 * 1000, // then a slow request's deadline has passed
 };
 

@@ -114,7 +114,7 @@ TEST(a_slow_client_delays_no_other)
 
 TEST(answers_probes_while_it_refuses_queries)
 {
-	enum { CLIENTS = 12, TAKEN = 1 + HTTP_QUEUED_PER_THREAD_MAX, WAIT_MS = 60000 };
+	enum { CLIENTS = 12, TAKEN = 1 + HTTP_QUEUED_OF_PEER_MAX, WAIT_MS = 60000 };
 	static const char request[] =
 		"GET /api/v1/merge?" RANGE " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 	struct fixture f;
@@ -215,7 +215,7 @@ TEST(ends_queries_of_clients_that_went_away)
 {
 	static const char request[] =
 		"GET /api/v1/merge?" RANGE " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-	enum { TAKEN = 1 + HTTP_QUEUED_PER_THREAD_MAX };
+	enum { TAKEN = 1 + HTTP_QUEUED_OF_PEER_MAX };
 	struct fixture f;
 	int clients[TAKEN + 1];
 
