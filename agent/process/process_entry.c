@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "agent/process/cgroup.h"
+#include "agent/containers/cgroup.h"
 #include "agent/process/process_labels.h"
 #include "base/utf8.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/process/cgroup.h"
+#include "agent/containers/cgroup.h"
 #include "agent/process/resource_attributes.h"
 #include "base/text.h"
 #include "base/utf8.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/process/cgroup.h"
+#include "agent/containers/cgroup.h"
 #include "agent/process/process_labels.h"
 #include "agent/process/resource_attributes.h"
 #include "base/contract/label_names.h"

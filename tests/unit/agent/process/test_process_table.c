@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/process/cgroup.h"
+#include "agent/containers/cgroup.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "tests/unit/agent/process/process_tables.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/process/cgroup.h"
+#include "agent/containers/cgroup.h"
 
 #include <stdbool.h>
 #include <stdint.h>
