@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/process/resource_attributes.h"
 #include "agent/sources/source.h"
 #include "base/address.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
+#include "base/label_patterns.h"
 #include "proto/rpc.h"
 
 enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
@@ -123,7 +123,7 @@ static int check(const struct options *options, const char *log_level, int argc,
 	if (first_word < argc)
 		return error_set(err, -EINVAL, "\"%.60s\" is not a setting; see --help",
 				 argv[first_word]);
-	if (resource_attributes_check_patterns(options->attribute_patterns, &cause))
+	if (label_patterns_check(options->attribute_patterns, &cause))
 		return error_set(err, -EINVAL, "--resource-attributes: %s", cause.text);
 	if (rpc_address_check(options->collector, 1, &cause))
 		return error_set(err, -EINVAL, "--collector: %s", cause.text);

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/resource_attributes.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/label_patterns.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "base/contract/label_names.h"
-
-enum { PATTERN_BYTES_MAX = LABEL_NAME_BYTES_MAX };
 
 /* Allowed on every machine: they name a deployment, and nobody keeps secrets in them. */
 static const char default_patterns[] = "service.*,deployment.*";
@@ -39,9 +37,6 @@ static const struct {
 	{ "cloud.region", "region" },
 	{ "cloud.availability_zone", "zone" },
 };
-
-/* Beside cairn's own labels: the collector sets it from the agent's credential. */
-#define LABEL_OF_COLLECTOR "tenant"
 
 struct attribute {
 	char name[LABEL_NAME_BYTES_MAX];
@@ -73,37 +68,6 @@ static void decode(const char *text, size_t size, char *ret_text, size_t ret_siz
 	utf8_clean(ret_text);
 }
 
-static bool is_reserved(const char *label)
-{
-	uint32_t count;
-	const struct label_spec *specs = label_specs(&count);
-
-	for (uint32_t i = 0; i < count; i++)
-		if (strcmp(specs[i].name, label) == 0)
-			return true;
-	return strcmp(label, LABEL_OF_COLLECTOR) == 0;
-}
-
-/* "team.name" is itself, "team.*" all that begins with "team.". */
-static bool pattern_matches(const char *pattern, size_t size, const char *name)
-{
-	if (size && pattern[size - 1] == '*')
-		return strncmp(pattern, name, size - 1) == 0;
-	return strlen(name) == size && memcmp(pattern, name, size) == 0;
-}
-
-static bool matches_any(const char *patterns, const char *name)
-{
-	while (patterns) {
-		size_t size = strcspn(patterns, ",");
-
-		if (pattern_matches(patterns, size, name))
-			return true;
-		patterns = patterns[size] ? patterns + size + 1 : NULL;
-	}
-	return false;
-}
-
 /* Turn an attribute's name into a label's: [a-zA-Z_][a-zA-Z0-9_]*. False: the label is reserved. */
 static bool name_label(struct attribute *attribute)
 {
@@ -113,14 +77,8 @@ static bool name_label(struct attribute *attribute)
 			snprintf(attribute->name, sizeof(attribute->name), "%s", known[i].label);
 			return true;
 		}
-	for (char *at = attribute->name; *at; at++)
-		if (!isalnum((unsigned char)*at) || (unsigned char)*at >= 0x80)
-			*at = '_';
-	if (isdigit((unsigned char)attribute->name[0])) {
-		memmove(attribute->name + 1, attribute->name, sizeof(attribute->name) - 2);
-		attribute->name[0] = '_';
-	}
-	return !is_reserved(attribute->name);
+	label_name_from(attribute->name, sizeof(attribute->name));
+	return !label_is_reserved(attribute->name);
 }
 
 /* False: it says nothing. */
@@ -139,8 +97,8 @@ static bool parse_attribute(const char *text, size_t size, struct attribute *ret
 
 static bool is_allowed(struct attribute *attribute, const char *patterns)
 {
-	return (matches_any(default_patterns, attribute->name) ||
-		matches_any(patterns, attribute->name)) &&
+	return (label_patterns_match(default_patterns, attribute->name) ||
+		label_patterns_match(patterns, attribute->name)) &&
 	       name_label(attribute);
 }
 
@@ -196,35 +154,6 @@ int resource_attributes_add(struct labels *labels, const char *patterns, const c
 		*refused += (uint64_t)rc;
 		text += pair_size + !!comma;
 		size -= pair_size + !!comma;
-	}
-	return 0;
-}
-
-static int check_pattern(const char *pattern, size_t size, struct error *err)
-{
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				      "0123456789._-/";
-	size_t plain = strspn(pattern, allowed);
-	bool is_good = size && size < PATTERN_BYTES_MAX &&
-		       (plain >= size || (plain == size - 1 && pattern[plain] == '*'));
-
-	return is_good ? 0
-		       : error_set(
-				 err, -EINVAL,
-				 "\"%.*s\" is neither the name of an attribute (team.name) nor the "
-				 "begin of names (team.*)",
-				 (int)(size < 40 ? size : 40), pattern);
-}
-
-int resource_attributes_check_patterns(const char *patterns, struct error *err)
-{
-	while (patterns) {
-		size_t size = strcspn(patterns, ",");
-		int rc = check_pattern(patterns, size, err);
-
-		if (rc)
-			return rc;
-		patterns = patterns[size] ? patterns + size + 1 : NULL;
 	}
 	return 0;
 }

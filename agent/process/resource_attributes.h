@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/labels.h"
 
 enum {
@@ -16,13 +15,10 @@ enum {
 };
 
 /**
- * Set those attributes as labels that are service.*, deployment.*, or match the operator's @patterns (NULL: none):
+ * Set those attributes as labels that are service.*, deployment.*, or match the operator's @patterns (label_patterns.h):
  * well-known ones under short names (service.name is "service", k8s.pod.name "pod"), others with '_' in place of
  * characters that a label name cannot have. Labels that cairn sets itself cannot be set by an attribute of that name.
  * @text may hold anything. Adds to *refused those that are not allowed, reserved, or too many. Returns 0 or -ENOMEM.
  */
 int resource_attributes_add(struct labels *labels, const char *patterns, const char *text,
 			    size_t size, uint64_t *refused);
-
-/** Is it a list of names and begins of names: "team.name,k8s.*"? NULL is. Returns 0, or -EINVAL and @err. */
-int resource_attributes_check_patterns(const char *patterns, struct error *err);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/contract/label_names.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
 
 static const struct label_spec labels[] = {
@@ -44,4 +46,12 @@ const struct label_spec *label_specs(uint32_t *ret_count)
 {
 	*ret_count = ARRAY_SIZE(labels);
 	return labels;
+}
+
+bool label_is_reserved(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(labels); i++)
+		if (strcmp(labels[i].name, name) == 0)
+			return true;
+	return false;
 }

@@ -2,6 +2,7 @@
 // Names of the labels that cairn sets. A label's value is a token, never a sentence.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 // Whose it is.
@@ -49,3 +50,6 @@ struct label_spec {
 
 /** All of them. */
 const struct label_spec *label_specs(uint32_t *ret_count);
+
+/** Is it one of them? Then what a process or a pod says of itself does not set it. */
+bool label_is_reserved(const char *name);

@@ -9,6 +9,7 @@
 #include "agent/process/process_labels.h"
 #include "agent/process/resource_attributes.h"
 #include "base/contract/label_names.h"
+#include "base/label_patterns.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -72,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	char *patterns = take_line(&bytes, &size);
 
 	// Patterns are the operator's, and checked before they are used.
-	if (resource_attributes_check_patterns(patterns, &err) == 0)
+	if (label_patterns_check(patterns, &err) == 0)
 		check_attributes(patterns, bytes, size);
 	check_attributes("*", bytes, size);
 	check_all("*", bytes, size);

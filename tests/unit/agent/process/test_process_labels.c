@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/process_labels.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "agent/process/resource_attributes.h"
@@ -282,20 +281,6 @@ TEST(counts_refused_attributes)
 	labels_deinit(&labels);
 }
 
-TEST(refuses_patterns_that_match_nothing)
-{
-	static const char *const good[] = { NULL, "*", "a", "team.name,k8s.*", "x/y-z_0" };
-	static const char *const bad[] = {
-		"", "a,", ",a", "a,,b", "*.name", "a b", "a*,b=c", "a**"
-	};
-	struct error err;
-
-	for EACH (row, good)
-		EXPECT_EQ(0, resource_attributes_check_patterns(*row, &err), *row ? *row : "none");
-	for EACH (row, bad)
-		EXPECT_EQ(-EINVAL, resource_attributes_check_patterns(*row, &err), *row);
-}
-
 TEST(survives_random_environments)
 {
 	static char environment[600];
@@ -322,5 +307,4 @@ RUN_TESTS(cmocka_unit_test(labels_come_from_the_first_source),
 	  cmocka_unit_test(a_named_container_keeps_its_id),
 	  cmocka_unit_test(many_attributes_leave_room_for_detected_labels),
 	  cmocka_unit_test(counts_refused_attributes),
-	  cmocka_unit_test(refuses_patterns_that_match_nothing),
 	  cmocka_unit_test(survives_random_environments))
