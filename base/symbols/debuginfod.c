@@ -10,13 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <curl/curl.h>
-
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/loaded_library.h"
+#include "base/http_fetch.h"
 #include "base/log.h"
-#include "base/version.h"
 #include "base/symbols/debug_cache.h"
 
 enum {
@@ -38,10 +35,9 @@ struct debuginfod {
 	uint32_t timeout_s;
 	pthread_t thread;
 	bool running;
-	CURL *curl; // the thread's
-	bool said;  // that no server answers; the thread's
-	char failure
-		[CURL_ERROR_SIZE]; // why the last one did not: libcurl's words, or ""; the thread's
+	struct http_fetcher *fetcher; // the thread's
+	bool said;                    // that no server answers; the thread's
+	struct error failure;         // why the last one did not; the thread's
 	atomic_bool stopping;
 	atomic_uint_fast64_t answers;
 	// under the lock
@@ -52,45 +48,6 @@ struct debuginfod {
 	uint64_t retry_ns; // nothing is asked for before
 };
 
-/* ---- libcurl ------------------------------------------------------------------------------- */
-
-/*
- * Loaded when the first server is to be asked: with what it brings along it is 4 MB of memory and
- * 10 ms of each start, for all who ask none.
- */
-static struct {
-	CURLcode (*global_init)(long flags);
-	CURL *(*easy_init)(void);
-	void (*easy_reset)(CURL *curl);
-	CURLcode (*easy_setopt)(CURL *curl, CURLoption option, ...);
-	CURLcode (*easy_perform)(CURL *curl);
-	CURLcode (*easy_getinfo)(CURL *curl, CURLINFO info, ...);
-	void (*easy_cleanup)(CURL *curl);
-} library;
-
-/* It stays loaded. */
-static int load_library(struct error *err)
-{
-	static const char *const names[] = { "libcurl-gnutls.so.4", "libcurl.so.4" };
-	static const struct library_function functions[] = {
-		{ &library.global_init, "curl_global_init" },
-		{ &library.easy_init, "curl_easy_init" },
-		{ &library.easy_reset, "curl_easy_reset" },
-		{ &library.easy_setopt, "curl_easy_setopt" },
-		{ &library.easy_perform, "curl_easy_perform" },
-		{ &library.easy_getinfo, "curl_easy_getinfo" },
-		{ &library.easy_cleanup, "curl_easy_cleanup" },
-	};
-	int rc = loaded_library_open("debuginfod", names, ARRAY_SIZE(names), functions,
-				     ARRAY_SIZE(functions), err);
-
-	if (rc)
-		return rc;
-	return library.global_init(CURL_GLOBAL_DEFAULT)
-		       ? error_set(err, -EIO, "debuginfod: libcurl cannot be set up")
-		       : 0;
-}
-
 /* ---- one transfer -------------------------------------------------------------------------- */
 
 struct transfer {
@@ -99,59 +56,29 @@ struct transfer {
 	uint64_t bytes;
 };
 
-static size_t on_bytes(char *bytes, size_t unit, size_t count, void *context)
+static int on_bytes(void *context, const void *bytes, size_t size)
 {
 	struct transfer *transfer = context;
-	size_t size = unit * count;
 
 	if (transfer->bytes + size > transfer->debuginfod->cache.bytes_max ||
 	    transfer->bytes + size > DEBUGINFOD_FILE_BYTES_MAX)
-		return 0;
+		return -EFBIG;
 	transfer->bytes += size;
 	for (size_t done = 0; done < size;) {
-		ssize_t written = write(transfer->fd, bytes + done, size - done);
+		ssize_t written = write(transfer->fd, (const char *)bytes + done, size - done);
 
 		if (written < 0 && errno != EINTR)
-			return 0;
+			return -errno;
 		done += written < 0 ? 0 : (size_t)written;
 	}
-	return size;
+	return 0;
 }
 
-static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off_t up_total,
-		       curl_off_t up_now)
+static bool is_over(void *context)
 {
-	const struct debuginfod *debuginfod = context;
+	const struct transfer *transfer = context;
 
-	(void)total, (void)now, (void)up_total, (void)up_now;
-	return atomic_load(&debuginfod->stopping);
-}
-
-static void set_up_transfer(struct debuginfod *debuginfod, const char *url,
-			    struct transfer *transfer)
-{
-	CURL *curl = debuginfod->curl;
-
-	library.easy_reset(curl);
-	library.easy_setopt(curl, CURLOPT_URL, url);
-	library.easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-	library.easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-	library.easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-	library.easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTIONS_MAX);
-	library.easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
-	library.easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	library.easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)debuginfod->timeout_s);
-	library.easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-	library.easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)debuginfod->timeout_s);
-	library.easy_setopt(curl, CURLOPT_TIMEOUT, (long)TRANSFER_S_MAX);
-	library.easy_setopt(curl, CURLOPT_USERAGENT, "cairn/" CAIRN_VERSION);
-	library.easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_bytes);
-	library.easy_setopt(curl, CURLOPT_WRITEDATA, transfer);
-	library.easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-	library.easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-	library.easy_setopt(curl, CURLOPT_XFERINFODATA, debuginfod);
-	debuginfod->failure[0] = '\0';
-	library.easy_setopt(curl, CURLOPT_ERRORBUFFER, debuginfod->failure);
+	return atomic_load(&transfer->debuginfod->stopping);
 }
 
 /* Returns 0; -ENOENT: the server has none, or sent something else; -EAGAIN: it did not answer. */
@@ -160,18 +87,27 @@ static int transfer_from(struct debuginfod *debuginfod, const char *base, const 
 {
 	struct transfer transfer = { .debuginfod = debuginfod, .fd = fd };
 	char url[URL_BYTES];
-	long status = 0;
+	const struct http_fetch request = {
+		.url = url,
+		.protocols = "http,https",
+		.redirections_max = REDIRECTIONS_MAX,
+		.connect_timeout_s = debuginfod->timeout_s,
+		.silence_timeout_s = debuginfod->timeout_s,
+		.timeout_s = TRANSFER_S_MAX,
+		.on_bytes = on_bytes,
+		.is_over = is_over,
+		.context = &transfer,
+	};
+	long status;
 
 	snprintf(url, sizeof(url), "%s/buildid/%s/debuginfo", base, build_id);
-	set_up_transfer(debuginfod, url, &transfer);
-	CURLcode result = library.easy_perform(debuginfod->curl);
-	library.easy_getinfo(debuginfod->curl, CURLINFO_RESPONSE_CODE, &status);
+	int rc = http_fetch(debuginfod->fetcher, &request, &status, &debuginfod->failure);
 	// A server in trouble (5xx, 429) may have it another time.
-	if (result == CURLE_HTTP_RETURNED_ERROR)
+	if (rc == -EREMOTEIO)
 		return status >= 500 || status == 429 ? -EAGAIN : -ENOENT;
-	if (result == CURLE_WRITE_ERROR) // too big, or no space
+	if (rc == -ECANCELED && !is_over(&transfer)) // too big, or no space
 		return -ENOENT;
-	return result == CURLE_OK ? 0 : -EAGAIN;
+	return rc ? -EAGAIN : 0;
 }
 
 static int fetch_from(struct debuginfod *debuginfod, const char *base, const char *build_id)
@@ -222,7 +158,7 @@ static void say_once(struct debuginfod *debuginfod, bool silent)
 	if (silent && !debuginfod->said)
 		log_warn("debuginfod: no server answers (%s), functions of stripped files stay "
 			 "unnamed; trying again every %d s",
-			 *debuginfod->failure ? debuginfod->failure : "no reason given", RETRY_S);
+			 debuginfod->failure.text, RETRY_S);
 	if (!silent && debuginfod->said)
 		log_info("debuginfod: servers answer again");
 	debuginfod->said = silent;
@@ -320,12 +256,10 @@ static int start(struct debuginfod *debuginfod, struct error *err)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&debuginfod->wake, &attributes);
 	pthread_condattr_destroy(&attributes);
-	int rc = load_library(err);
+	struct error cause = { 0 };
+	int rc = http_fetcher_open(&debuginfod->fetcher, &cause);
 	if (rc)
-		return rc;
-	debuginfod->curl = library.easy_init();
-	if (!debuginfod->curl)
-		return error_set(err, -ENOMEM, "debuginfod: out of memory");
+		return error_set(err, rc, "debuginfod: %s", cause.text);
 	rc = -pthread_create(&debuginfod->thread, NULL, run, debuginfod);
 	if (rc)
 		return error_errno(err, rc, "debuginfod: thread");
@@ -369,8 +303,7 @@ void debuginfod_close(struct debuginfod *debuginfod)
 		pthread_mutex_unlock(&debuginfod->lock);
 		pthread_join(debuginfod->thread, NULL);
 	}
-	if (debuginfod->curl)
-		library.easy_cleanup(debuginfod->curl);
+	http_fetcher_close(debuginfod->fetcher);
 	debug_cache_close(&debuginfod->cache);
 	free(debuginfod->text);
 	free(debuginfod);
