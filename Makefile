@@ -45,7 +45,7 @@ say = printf '  %-7s %s\n' $(1) $(2)
 
 BASE_LIBS := -ldw -lelf -lcurl -lgnutls -liberty -lxxhash -lyaml
 PROTO_LIBS := -lgrpc -lgpr -lnghttp2 -lprotobuf-c -lz $(BASE_LIBS)
-AGENT_LIBS := -lnettle -lbpf -lelf -lcapstone -llzma -lz $(BASE_LIBS)
+AGENT_LIBS := -lnettle -lbpf -lelf -lcapstone -llzma -lz -ljansson $(BASE_LIBS)
 COLLECTOR_LIBS := -lrocksdb -lstdc++ -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)
 CLI_LIBS := -lcurl -lncurses -ltinfo -ljansson
 
@@ -526,10 +526,10 @@ FUZZ_SECONDS ?= 10
 # What they need of agent/, collector/ and proto/: the rest, with the programs for the kernel, is not built for them.
 FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows code_pointers content_hash \
 	  cuda_symbols debug_file elf elf_symbols executable file_content file_identity file_symbols frame_states go_pclntab go_text \
-	  identity_cache jit_name jit_symbols jitdump kallsyms landing_pads mapped_file mapping mmap_events mount_device path_walk per_cpu perf_events perf_map plt proc \
+	  identity_cache jit_name jit_symbols jitdump json_parts kallsyms landing_pads mapped_file mapping mmap_events mount_device path_walk per_cpu perf_events perf_map plt pod pod_json pod_table proc \
 	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \
 	  section_reader shares slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \
-	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work,$(filter %/$(module).c,$(call sources,agent))) \
+	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work workload,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,deadline.c rows.c selector.c) \
 	  $(addprefix collector/,access/access.c access/access_file.c http/http_exchange.c \
 	  http/http_parameters.c http/http_queue.c http/http_server.c http/http_watch.c http/json_text.c symbols/debug_elf.c) \

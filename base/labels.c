@@ -145,6 +145,17 @@ int labels_copy(const struct labels *labels, struct labels *ret_copy)
 	return 0;
 }
 
+bool labels_equal(const struct labels *labels, const struct labels *other)
+{
+	if (labels->count != other->count)
+		return false;
+	for (uint32_t i = 0; i < labels->count; i++)
+		if (strcmp(labels->pairs[i].name, other->pairs[i].name) != 0 ||
+		    strcmp(labels->pairs[i].value, other->pairs[i].value) != 0)
+			return false;
+	return true;
+}
+
 struct id128 labels_id(const struct labels *labels)
 {
 	// Each name and value is hashed alone, so that no concatenation is ambiguous.

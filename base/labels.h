@@ -2,6 +2,7 @@
 // Names and values that identify a series: service="llm", node="a17", process="python3".
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,8 @@ const char *labels_get(const struct labels *labels, const char *name);
 
 /** Deep copy into an empty @ret_copy. Returns 0 or -ENOMEM. */
 int labels_copy(const struct labels *labels, struct labels *ret_copy);
+
+bool labels_equal(const struct labels *labels, const struct labels *other);
 
 /** A hash of all names and values, equal wherever it is computed. */
 struct id128 labels_id(const struct labels *labels);

@@ -7,7 +7,9 @@
 
 static const struct label_spec labels[] = {
 	{ LABEL_TENANT, "who owns the series: the tenant of the agent's credential" },
-	{ LABEL_SERVICE, "the service: OTEL_SERVICE_NAME, the systemd unit or the executable" },
+	{ LABEL_SERVICE,
+	  "the service: OTEL_SERVICE_NAME, the pod's name label or workload, the systemd "
+	  "unit, or the executable" },
 	{ LABEL_NODE, "the machine's host name" },
 	{ LABEL_PROCESS, "the process's comm" },
 	{ LABEL_THREAD, "the thread's comm" },
@@ -16,6 +18,11 @@ static const struct label_spec labels[] = {
 	{ LABEL_POD, "the Kubernetes pod's name" },
 	{ LABEL_POD_UID, "the Kubernetes pod's uid" },
 	{ LABEL_NAMESPACE, "the Kubernetes namespace" },
+	{ LABEL_WORKLOAD,
+	  "what the Kubernetes pod is a part of: the Deployment's name, or other owner's" },
+	{ LABEL_WORKLOAD_KIND, "deployment, statefulset, daemonset, job, cronjob, static ..." },
+	{ LABEL_VERSION,
+	  "the service's version: service.version, or the tag of the container's image" },
 	{ LABEL_UNIT, "the systemd unit" },
 	{ LABEL_WAIT, "what a blocked thread waits for" },
 	{ LABEL_STATE, "what a thread does: running, in the run queue, blocked" },
