@@ -102,6 +102,25 @@
 	X(ATTRIBUTES_REFUSED, profiler.attributes_refused,                                         \
 	  "Resource attributes of processes that became no label: not allowed, reserved or too "   \
 	  "many. Name those that you want in --resource-attributes.")                              \
+	X(PODS_LATE, profiler.pods_late,                                                           \
+	  "Processes whose labels changed after samples were shipped: their pod became known "     \
+	  "late, or was renamed by its labels. Look at pod_requests_failed.")                      \
+	X(SAMPLES_EXCLUDED, profiler.excluded,                                                     \
+	  "Samples not shipped: their pod or its namespace is not to be profiled "                 \
+	  "(cairn.dev/profile, --exclude-namespaces).")                                            \
+	X(COUNTS_NOT_HELD, profiler.held_full,                                                     \
+	  "Counts shipped without their pod's labels: too many waited for their pods. Look at "    \
+	  "pod_requests_failed.")                                                                  \
+	X(PODS_LISTED, pods.lists, "Lists of this node's pods.")                                   \
+	X(POD_EVENTS, pods.events, "Events of this node's pods.")                                  \
+	X(POD_REQUESTS_FAILED, pods.failures,                                                      \
+	  "Requests to the Kubernetes API server that failed. New pods stay without labels "       \
+	  "meanwhile; the log says why.")                                                          \
+	X(PODS_UNREADABLE, pods.dropped,                                                           \
+	  "Pods and their events dropped: too large, or malformed. Their processes have no pod's " \
+	  "labels.")                                                                               \
+	X(PODS_DROPPED, pod_table.dropped,                                                         \
+	  "Pods dropped: the node has more than 1024. Their processes have no pod's labels.")      \
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \

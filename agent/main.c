@@ -19,6 +19,7 @@
 #include "agent/metrics.h"
 #include "agent/node_check.h"
 #include "agent/options.h"
+#include "agent/pods.h"
 #include "agent/profiler.h"
 #include "agent/program_pages.h"
 #include "agent/restrictions.h"
@@ -75,6 +76,7 @@ struct agent {
 	struct restrictions *restrictions;  // NULL: refused system calls are not counted
 	struct event_log *events;
 	struct hung_processes hung; // left alone
+	struct pods pods;
 	struct profiler *profiler;
 	struct sender *sender;
 	struct admin_server *admin; // NULL: none
@@ -104,6 +106,7 @@ static void agent_deinit(struct agent *agent)
 	watchdog_stop();
 	hung_processes_close(&agent->hung);
 	profiler_close(agent->profiler);
+	pods_close(&agent->pods);
 	sender_close(agent->sender, 0);
 	confined_launcher_free(agent->launcher);
 	restrictions_free(agent->restrictions);
@@ -156,12 +159,25 @@ static int open_sender(struct agent *agent, struct error *err)
 	return rc ? rc : sender_open(&options, &agent->sender, err);
 }
 
+static void read_stats(const struct agent *agent, struct stats *ret_stats)
+{
+	const struct stats_sources sources = {
+		.sender = agent->sender,
+		.restrictions = agent->restrictions,
+		.launcher = agent->launcher,
+		.pods = agent->pods.table,
+		.pod_watch = agent->pods.watch,
+	};
+
+	stats_read(ret_stats, agent->profiler, &sources);
+}
+
 static int add_series(void *context, struct export_interval *interval)
 {
 	struct agent *agent = context;
 	struct stats now;
 
-	stats_read(&now, agent->profiler, agent->sender, agent->restrictions, agent->launcher);
+	read_stats(agent, &now);
 	int rc = stats_add_series(&agent->stats_exported, &now, &agent->own_labels, interval);
 	agent->stats_exported = now;
 	return rc;
@@ -217,6 +233,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.hung = &agent->hung,
 		.labels = agent->options.labels, // the options outlive the profiler
 		.attribute_patterns = agent->options.attribute_patterns,
+		.pods = agent->pods.table,
 		.cache_folder = agent->options.cache_folder,
 		.line_launcher = agent->launcher,
 		.debuginfod_urls = agent->options.debuginfod,
@@ -324,6 +341,9 @@ static int start(struct agent *agent, struct error *err)
 		rc = http_listen(agent->options.admin, "admin", &agent->admin_fd, &port, err);
 	if (!rc)
 		agent->restrictions = restrictions_impose(agent->events, agent->admin_fd);
+	// Early: the pods are known before the first samples are shipped.
+	if (!rc)
+		rc = pods_open(&agent->options, agent->events, &agent->pods, err);
 	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
 		rc = start_watchdog(agent, err); // it publishes what runs: a process may hang it
@@ -417,7 +437,7 @@ static void report(struct agent *agent, enum log_level level)
 	char text[STATS_TEXT_BYTES];
 	struct stats now;
 
-	stats_read(&now, agent->profiler, agent->sender, agent->restrictions, agent->launcher);
+	read_stats(agent, &now);
 	stats_format(&agent->stats_before, &now, text);
 	log_line(level, "agent: %s", text);
 	stats_post_losses(&agent->stats_before, &now, agent->events);
@@ -472,7 +492,7 @@ static void on_admin(struct agent *agent)
 	char reason[ADMIN_REASON_BYTES];
 	struct stats now;
 
-	stats_read(&now, agent->profiler, agent->sender, agent->restrictions, agent->launcher);
+	read_stats(agent, &now);
 	metrics_encode(&now, &text);
 	snprintf(reason, sizeof(reason),
 		 "no batch has reached the collector %.100s yet: see the agent's log",
@@ -549,6 +569,7 @@ static void stop(struct agent *agent)
 
 	agent->is_stopping = true;
 	admin_server_close(take(agent->admin));
+	pod_watch_stop(agent->pods.watch); // it takes a second; what is known stays
 	watchdog_begin_turn("stopping the sampling");
 	profiler_stop(agent->profiler);
 	watchdog_begin_turn("exporting the last interval");
@@ -599,8 +620,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cairn-agent: %s\n", err.text);
 		return EXIT_FAILURE;
 	}
-	stats_read(&agent.stats_before, agent.profiler, agent.sender, agent.restrictions,
-		   agent.launcher);
+	read_stats(&agent, &agent.stats_before);
 	log_start(&agent);
 	log_events(&agent);
 	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;

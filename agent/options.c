@@ -115,16 +115,36 @@ static int parse_wakers(struct options *options, struct error *err)
 	return 0;
 }
 
+static int check_patterns(const struct options *options, struct error *err)
+{
+	const struct {
+		const char *flag, *patterns;
+	} lists[] = {
+		{ "--resource-attributes", options->attribute_patterns },
+		{ "--pod-labels", options->pod_labels },
+		{ "--pod-annotations", options->pod_annotations },
+		{ "--exclude-namespaces", options->excluded_namespaces },
+	};
+	struct error cause;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		if (label_patterns_check(lists[i].patterns, &cause))
+			return error_set(err, -EINVAL, "%s: %s", lists[i].flag, cause.text);
+	return 0;
+}
+
 static int check(const struct options *options, const char *log_level, int argc, char **argv,
 		 int first_word, enum log_level *ret_level, struct error *err)
 {
 	struct error cause;
+	int rc;
 
 	if (first_word < argc)
 		return error_set(err, -EINVAL, "\"%.60s\" is not a setting; see --help",
 				 argv[first_word]);
-	if (label_patterns_check(options->attribute_patterns, &cause))
-		return error_set(err, -EINVAL, "--resource-attributes: %s", cause.text);
+	rc = check_patterns(options, err);
+	if (rc)
+		return rc;
 	if (rpc_address_check(options->collector, 1, &cause))
 		return error_set(err, -EINVAL, "--collector: %s", cause.text);
 	if (options->token_file && !options->tls_ca && !options->insecure &&
@@ -185,6 +205,26 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "make labels of these OTEL_RESOURCE_ATTRIBUTES beside service.* and "
 		  "deployment.*: "
 		  "team.name,k8s.*" },
+		{ "kubernetes", 0, CONFIG_STRING, &o->kubernetes, "auto", 0, 0, "URL",
+		  "label processes with their pods, which this API server lists; auto: the "
+		  "cluster's, if the agent runs in a pod with a service account's token; none: do "
+		  "not" },
+		{ "node", 0, CONFIG_STRING, &o->node, getenv("NODE_NAME"), 0, 0, "NAME",
+		  "this node's name in Kubernetes; by default the variable NODE_NAME" },
+		{ "pod-labels", 0, CONFIG_STRING, &o->pod_labels, NULL, 0, 0, "PATTERNS",
+		  "make labels of these labels of pods: team,example.com/*" },
+		{ "pod-annotations", 0, CONFIG_STRING, &o->pod_annotations, NULL, 0, 0, "PATTERNS",
+		  "make labels of these annotations of pods" },
+		{ "exclude-namespaces", 0, CONFIG_STRING, &o->excluded_namespaces, NULL, 0, 0,
+		  "PATTERNS",
+		  "do not profile pods of these namespaces: kube-system,test-*; a pod's own "
+		  "annotation cairn.dev/profile, true or false, wins" },
+		{ "kubelet", 0, CONFIG_STRING, &o->kubelet, NULL, 0, 0, "URL",
+		  "ask this kubelet for pods while the API server does not answer: "
+		  "https://NODE:10250" },
+		{ "kubernetes-credentials", 0, CONFIG_STRING, &o->kubernetes_credentials,
+		  "/var/run/secrets/kubernetes.io/serviceaccount", 0, 0, "DIR",
+		  "folder with the files token and ca.crt; they are read again for each request" },
 		{ "thread-names", 0, CONFIG_STRING, &thread_names, "folded", 0, 0, "HOW",
 		  "label series with thread names; folded: worker-17 as worker-N; exact: as they "
 		  "are" },
@@ -265,6 +305,13 @@ void options_deinit(struct options *options)
 	free(options->token_file);
 	free(options->admin);
 	free(options->attribute_patterns);
+	free(options->kubernetes);
+	free(options->kubernetes_credentials);
+	free(options->kubelet);
+	free(options->node);
+	free(options->pod_labels);
+	free(options->pod_annotations);
+	free(options->excluded_namespaces);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };
 }

@@ -17,7 +17,12 @@ struct options {
 	uint64_t pid; // 0: all processes
 	struct labels labels;
 	bool exact_thread_names;
-	char *attribute_patterns; // resource attributes that become labels, too; NULL: none
+	char *attribute_patterns;     // resource attributes that become labels, too; NULL: none
+	char *kubernetes;             // auto, none, or the API server's URL
+	char *kubernetes_credentials; // folder
+	char *kubelet;                // its URL; NULL: none
+	char *node;                   // the node's name; NULL: unknown
+	char *pod_labels, *pod_annotations, *excluded_namespaces; // patterns; NULL: none
 	uint64_t spool_bytes;
 	char *cache_folder; // NULL: none
 	bool lines;

@@ -26,6 +26,7 @@
 #include "agent/source_table.h"
 #include "agent/sources/sources.h"
 #include "agent/stacks/export_interval.h"
+#include "agent/stacks/held_counts.h"
 #include "agent/stacks/series_quota.h"
 #include "agent/stacks/location_table.h"
 #include "agent/stacks/snapshot_queue.h"
@@ -95,6 +96,7 @@ struct profiler {
 	struct stack_table *stacks;
 	struct wait_class_cache *wait_classes;
 	struct series_quota *quota; // NULL: no collector to protect
+	struct held_counts *held;   // NULL: no count waits for its process's pod
 	bool folds_thread_names;
 	struct stack_reader reader;
 	struct loader *loader;
@@ -109,7 +111,7 @@ struct profiler {
 	uint64_t clock_due_ns;           // when to set the clock
 	uint64_t counts_due_ns;
 	uint64_t counts_before; // counter when the count maps were swapped
-	uint64_t stacks_lost, threads_other, series_other;
+	uint64_t stacks_lost, threads_other, series_other, excluded;
 	uint64_t hung_opens; // reported
 	uint64_t drain_ns;
 	struct running_ready ready;
@@ -216,6 +218,14 @@ static int on_count(void *context, const struct count_key *key, const struct cou
 	return export_interval_add(drain->interval, key, count, drain->now_ns);
 }
 
+// The kernel side has had its part of them.
+static int on_held_count(void *context, const struct count_key *key, const struct count *count)
+{
+	struct count_drain *drain = context;
+
+	return export_interval_add(drain->interval, key, count, drain->now_ns);
+}
+
 static uint64_t read_new_counts(const struct profiler *profiler)
 {
 	uint64_t counters[COUNTER_COUNT];
@@ -238,6 +248,8 @@ static int drain_counts(struct profiler *profiler, struct error *err)
 	if (!rc)
 		rc = read_records(profiler, err);
 	drain.now_ns = clock_monotonic_ns();
+	if (!rc && profiler->held && held_counts_release(profiler->held, on_held_count, &drain))
+		rc = error_set(err, -ENOMEM, "out of memory: samples are dropped");
 	return rc ? rc : loader_drain_counts(profiler->loader, on_count, &drain, err);
 }
 
@@ -289,6 +301,7 @@ static struct export_interval_sources sources_of(const struct profiler *profiler
 		.stacks = profiler->stacks,
 		.wait_classes = profiler->wait_classes,
 		.quota = profiler->quota,
+		.held = profiler->held,
 		.folds_thread_names = profiler->folds_thread_names,
 	};
 }
@@ -318,6 +331,7 @@ int profiler_drain(struct profiler *profiler, struct profile **ret_profile, stru
 	profiler->stacks_lost += profiler->interval.stacks_lost;
 	profiler->threads_other += profiler->interval.threads_other;
 	profiler->series_other += profiler->interval.series_other;
+	profiler->excluded += profiler->interval.excluded;
 	export_interval_deinit(&profiler->interval);
 	profiler->interval = next;
 	expire(profiler);
@@ -422,6 +436,7 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 		process_table_work(profiler->processes)->is_over = options->is_over;
 		process_table_work(profiler->processes)->context = options->context;
 		process_table_allow_attributes(profiler->processes, options->attribute_patterns);
+		process_table_use_pods(profiler->processes, options->pods);
 	}
 	profiler->locations = location_table_new(profiler->executables, NULL);
 	profiler->stacks = stack_table_new();
@@ -429,6 +444,8 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 	profiler->folds_thread_names = options->folds_thread_names;
 	if (options->limit_series)
 		profiler->quota = series_quota_new();
+	if (options->pods)
+		profiler->held = held_counts_new();
 	profiler->reader.frames = (struct frame_resolver){
 		.processes = profiler->processes,
 		.locations = profiler->locations,
@@ -439,7 +456,8 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 	profiler->reader.stacks = profiler->stacks;
 	return profiler->pythons && profiler->python_codes && profiler->processes &&
 			       profiler->locations && profiler->stacks && profiler->wait_classes &&
-			       (profiler->quota || !options->limit_series)
+			       (profiler->quota || !options->limit_series) &&
+			       (profiler->held || !options->pods)
 		       ? 0
 		       : -ENOMEM;
 }
@@ -756,6 +774,7 @@ void profiler_close(struct profiler *profiler)
 	stack_table_free(profiler->stacks);
 	wait_class_cache_free(profiler->wait_classes);
 	series_quota_free(profiler->quota);
+	held_counts_free(profiler->held);
 	location_table_free(profiler->locations);
 	source_line_reader_free(profiler->lines);
 	process_table_free(profiler->processes);
@@ -846,6 +865,8 @@ void profiler_stop(struct profiler *profiler)
 
 	perf_events_close(profiler->events);
 	profiler->events = NULL;
+	if (profiler->held)
+		held_counts_stop(profiler->held);
 	read_records(profiler, NULL);
 	if (!profiler->snapshots)
 		return;
@@ -870,12 +891,16 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.stacks_lost = profiler->stacks_lost,
 		.threads_other = profiler->threads_other,
 		.series_other = profiler->series_other,
+		.pods_late = process_table_pods_late(profiler->processes),
+		.excluded = profiler->excluded,
 		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),
 		.drain_ns = profiler->drain_ns,
 		.analyses_put_off = process_table_work(profiler->processes)->put_off,
 		.sources = sources_running(profiler->sources),
 		.ready = profiler->ready,
 	};
+	if (profiler->held)
+		ret_stats->held_full = held_counts_full(profiler->held);
 	if (profiler->event_log)
 		ret_stats->events_dropped = event_log_dropped(profiler->event_log);
 	if (profiler->mmaps)

@@ -22,6 +22,7 @@
 #include "bpf/bpf_counters.h"
 
 struct confined_launcher;
+struct pod_table;
 struct gpu_kernel_request;
 struct profiler;
 
@@ -42,6 +43,7 @@ struct profiler_options {
 	struct labels labels; // --label; they override what is detected
 	const char
 		*attribute_patterns; // of resource attributes that become labels, too; NULL: none
+	struct pod_table *pods;      // that name processes; NULL: none. Outlives the profiler
 	bool limit_series;           // for a collector: series_quota.h
 	bool folds_thread_names;     // thread_label.h
 	struct event_log *events;    // may be NULL
@@ -76,6 +78,9 @@ struct profiler_stats {
 	uint64_t stacks_lost;   // counts whose stack never arrived
 	uint64_t threads_other; // counts of threads past a process's quota of names
 	uint64_t series_other;  // counts past a process's quota of series
+	uint64_t pods_late;     // processes whose labels changed after samples were shipped
+	uint64_t excluded;      // samples of processes that are not to be profiled
+	uint64_t held_full;     // counts that did not wait for their process's pod
 	uint64_t mapping_events_lost;
 	uint64_t events_dropped; // of the event log
 	struct snapshot_queue_stats snapshots;

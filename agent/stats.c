@@ -64,6 +64,9 @@ static const struct {
 	{ .counter = OWN(JIT_SYMBOLS_DROPPED) },
 	{ .counter = OWN(JIT_READS_DROPPED) },
 	{ .counter = OWN(ANALYSES_PUT_OFF) },
+	{ .counter = OWN(COUNTS_NOT_HELD) },
+	{ .counter = OWN(PODS_UNREADABLE) },
+	{ .counter = OWN(PODS_DROPPED) },
 	{ .counter = OWN(STACKS_LOST) },
 	{ .counter = OWN(SHEDDING_CHANGES_DROPPED) },
 	{ .counter = OWN(SPOOL_FULL) },
@@ -82,8 +85,8 @@ static uint64_t read_rss(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender,
-		const struct restrictions *restrictions, struct confined_launcher *launcher)
+void stats_read(struct stats *ret_stats, const struct profiler *profiler,
+		const struct stats_sources *sources)
 {
 	*ret_stats = (struct stats){
 		.time_ns = clock_monotonic_ns(),
@@ -91,9 +94,13 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct
 		.rss_bytes = read_rss(),
 	};
 	profiler_read_stats(profiler, &ret_stats->profiler);
-	sender_read_stats(sender, &ret_stats->sender);
-	ret_stats->calls_refused = restrictions_refused(restrictions);
-	ret_stats->launcher_restarts = confined_launcher_restarts(launcher);
+	sender_read_stats(sources->sender, &ret_stats->sender);
+	ret_stats->calls_refused = restrictions_refused(sources->restrictions);
+	ret_stats->launcher_restarts = confined_launcher_restarts(sources->launcher);
+	if (!sources->pods)
+		return;
+	pod_table_read_stats(sources->pods, &ret_stats->pod_table);
+	pod_watch_read_stats(sources->pod_watch, &ret_stats->pods);
 }
 
 // ---- counters -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "agent/containers/pod_watch.h"
 #include "agent/counters.h"
 #include "agent/profiler.h"
 #include "agent/restrictions.h"
@@ -22,6 +23,17 @@ struct stats {
 	struct sender_stats sender;
 	uint64_t calls_refused;
 	uint64_t launcher_restarts;
+	struct pod_watch_stats pods;
+	struct pod_table_stats pod_table;
+};
+
+/** What it reads, beside the profiler. */
+struct stats_sources {
+	struct sender *sender;
+	const struct restrictions *restrictions;
+	struct confined_launcher *launcher; // NULL: nothing runs confined
+	struct pod_table *pods;             // NULL: no pods, nor a watch
+	const struct pod_watch *pod_watch;
 };
 
 enum {
@@ -31,9 +43,8 @@ enum {
 	STATS_TOKEN_BYTES = 32,
 };
 
-/** @launcher: NULL: nothing runs confined. */
-void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender,
-		const struct restrictions *restrictions, struct confined_launcher *launcher);
+void stats_read(struct stats *ret_stats, const struct profiler *profiler,
+		const struct stats_sources *sources);
 
 /** What happened between two moments. */
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES]);

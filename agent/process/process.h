@@ -16,10 +16,17 @@ struct process {
 	char name[THREAD_NAME_BYTES]; // comm of its main thread
 	bool exited;
 	struct work_budget budget; // of what is read for it
-	struct labels
-		labels; // of its series: service, process, node, container …, without "thread"
-			// the rest is private to process_entry.h
+	struct labels labels;      // of its series: service, container …, without "thread"
+	bool is_excluded;          // its pod is not to be profiled: nothing of it is shipped
+	uint64_t pod_wait_ns; // its counts wait so long for the pod's description; 0: they do not
+			      // The rest is private to process_entry.h.
 };
+
+/** Is what is measured of it kept back until its pod is described? */
+static inline bool process_awaits_pod(const struct process *process, uint64_t now_ns)
+{
+	return process->pod_wait_ns > now_ns;
+}
 
 /** The code at an address: executable and offset in its file. executable NULL: not in a file. */
 struct code_address {

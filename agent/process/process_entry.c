@@ -25,14 +25,6 @@ uint64_t process_start_ticks(uint64_t start_ns)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static void release_labels(struct label_set *labels)
-{
-	if (!labels || --labels->holders)
-		return;
-	labels_deinit(&labels->labels);
-	free(labels);
-}
-
 static struct label_set *hold_labels(struct label_set *labels)
 {
 	if (labels)
@@ -41,19 +33,22 @@ static struct label_set *hold_labels(struct label_set *labels)
 }
 
 /* process.labels is a view of the set. */
-static void use_labels(struct process_entry *entry, struct label_set *labels)
+void process_entry_use_labels(struct process_entry *entry, struct label_set *labels)
 {
-	release_labels(entry->labels);
+	label_set_release(entry->labels);
 	entry->labels = labels;
 	entry->process.labels = labels ? labels->labels : (struct labels){ 0 };
+	entry->process.is_excluded = labels && labels->is_excluded;
+	entry->process.pod_wait_ns = labels && !labels->is_settled ? labels->wait_ns : 0;
+	entry->pods_version = 0;
 }
 
 void process_entry_free(struct process_entry *entry)
 {
 	if (!entry)
 		return;
-	use_labels(entry, NULL);
-	release_labels(entry->former_labels);
+	process_entry_use_labels(entry, NULL);
+	label_set_release(entry->former_labels);
 	mapping_list_release(entry->mappings);
 	process_jit_free(entry->jit);
 	free(entry);
@@ -63,7 +58,7 @@ void process_entry_replace(struct process_entry *entry, const struct process_ent
 {
 	const struct label_set *labels = former->labels ? former->labels : former->former_labels;
 
-	release_labels(entry->former_labels);
+	label_set_release(entry->former_labels);
 	entry->former_labels = hold_labels((struct label_set *)labels);
 	entry->ancestor = former->ancestor;
 	work_budget_inherit(&entry->process.budget, &former->process.budget);
@@ -76,7 +71,7 @@ void process_entry_inherit(struct process_entry *child, const struct process_ent
 		child->mappings_read_ns = parent->mappings_read_ns;
 	}
 	if (!child->labels && parent->labels)
-		use_labels(child, hold_labels(parent->labels));
+		process_entry_use_labels(child, hold_labels(parent->labels));
 	work_budget_inherit(&child->process.budget, &parent->process.budget);
 	if (!child->former_labels)
 		child->former_labels = hold_labels(parent->former_labels);
@@ -121,8 +116,9 @@ static int add_former_labels(struct labels *labels, const struct label_set *form
 	return 0;
 }
 
+/* @cgroup NULL: it is gone. */
 static int detect_labels(struct process_entry *entry, const struct process_traits *traits,
-			 struct process_context *context)
+			 const struct cgroup *cgroup, struct process_context *context)
 {
 	struct label_set *labels = calloc(1, sizeof(*labels));
 
@@ -130,16 +126,20 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
 		return -ENOMEM;
 	labels->holders = 1;
 	int rc = process_labels_detect(traits, &context->extra_labels, &labels->labels,
-				       &context->attributes_refused);
+				       &labels->own_service, &context->attributes_refused);
 	if (!rc && entry->gone)
 		rc = add_former_labels(&labels->labels, entry->former_labels);
+	if (!rc && cgroup)
+		rc = label_set_place(labels, cgroup, clock_monotonic_ns(), context);
+	else if (!rc)
+		rc = label_set_place_as(labels, entry->former_labels);
 	if (rc) {
-		release_labels(labels);
+		label_set_release(labels);
 		return rc;
 	}
-	release_labels(entry->former_labels);
+	label_set_release(entry->former_labels);
 	entry->former_labels = NULL;
-	use_labels(entry, labels);
+	process_entry_use_labels(entry, labels);
 	return 0;
 }
 
@@ -148,7 +148,8 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
  * is read from disk: labels are read again then.
  */
 static int read_labels(struct process_entry *entry, const struct proc *proc,
-		       const struct buffer *cgroup, struct process_context *context)
+		       const struct buffer *cgroup_file, const struct cgroup *cgroup,
+		       struct process_context *context)
 {
 	_cleanup_(buffer_deinit) struct buffer environment = { 0 };
 	char executable[MAPPING_PATH_BYTES_MAX];
@@ -166,13 +167,13 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 		.executable = has_executable ? executable : NULL,
 		.environ_ = (const char *)environment.bytes,
 		.environ_size = environment.size,
-		.cgroup = (const char *)cgroup->bytes,
-		.cgroup_size = cgroup->size,
+		.cgroup = (const char *)cgroup_file->bytes,
+		.cgroup_size = cgroup_file->size,
 		.node = context->node,
 		.attribute_patterns = context->attribute_patterns,
 		.kernel_thread = proc->stat.kernel_thread,
 	};
-	return detect_labels(entry, &traits, context);
+	return detect_labels(entry, &traits, cgroup, context);
 }
 
 /* ---- JIT code ------------------------------------------------------------------------------- */
@@ -227,33 +228,32 @@ uint64_t process_entry_jit_version(struct process_entry *entry, struct process_c
  * A container's processes pay together, a user's and a unit's: with another process nobody gets a share more. What root
  * runs outside of these pays by process.
  */
-static void find_payer(struct process_entry *entry, const struct proc *proc,
-		       const struct buffer *file)
+static void find_payer(struct process_entry *entry, const struct proc *proc, struct cgroup *cgroup)
 {
-	struct cgroup cgroup;
 	uid_t uid;
 
-	cgroup_parse((const char *)file->bytes, file->size, &cgroup);
-	if (!cgroup.payer[0] && proc_read_uid(proc->fd, &uid) == 0 && uid)
-		snprintf(cgroup.payer, sizeof(cgroup.payer), "user-%u.slice", uid);
-	if (cgroup.payer[0])
-		entry->process.budget.payer = work_payer_of(cgroup.payer, strlen(cgroup.payer));
+	if (!cgroup->payer[0] && proc_read_uid(proc->fd, &uid) == 0 && uid)
+		snprintf(cgroup->payer, sizeof(cgroup->payer), "user-%u.slice", uid);
+	if (cgroup->payer[0])
+		entry->process.budget.payer = work_payer_of(cgroup->payer, strlen(cgroup->payer));
 }
 
 static int describe_living(struct process_entry *entry, const struct proc *proc,
 			   struct process_context *context)
 {
-	_cleanup_(buffer_deinit) struct buffer cgroup = { 0 };
+	_cleanup_(buffer_deinit) struct buffer file = { 0 };
+	struct cgroup cgroup;
 
 	snprintf(entry->process.name, sizeof(entry->process.name), "%.*s",
 		 (int)sizeof(entry->process.name) - 1, proc->stat.name);
 	utf8_clean(entry->process.name);
 	entry->kernel_thread = proc->stat.kernel_thread;
 	// First: files are opened for a payer.
-	proc_read(proc->fd, "cgroup", CGROUP_FILE_BYTES_MAX, &cgroup);
+	proc_read(proc->fd, "cgroup", CGROUP_FILE_BYTES_MAX, &file);
+	cgroup_parse((const char *)file.bytes, file.size, &cgroup);
 	find_payer(entry, proc, &cgroup);
 	process_entry_read_mappings(entry, proc, context);
-	return read_labels(entry, proc, &cgroup, context);
+	return read_labels(entry, proc, &file, &cgroup, context);
 }
 
 static int describe_gone(struct process_entry *entry, struct process_context *context)
@@ -265,7 +265,7 @@ static int describe_gone(struct process_entry *entry, struct process_context *co
 
 	entry->label_again_ns = 0;
 	entry->gone = true; // or unreadable, which is the same here
-	return entry->labels ? 0 : detect_labels(entry, &traits, context);
+	return entry->labels ? 0 : detect_labels(entry, &traits, NULL, context);
 }
 
 static int describe_itself(struct process_entry *entry, struct process_context *context)
@@ -295,8 +295,8 @@ static bool is_copy(struct process_entry *entry, struct process_entry *parent,
 	return entry->labels != NULL;
 }
 
-int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
-			   struct process_context *context)
+static int describe(struct process_entry *entry, struct process_entry *parent,
+		    struct process_context *context)
 {
 	uint64_t now = clock_monotonic_ns();
 	int rc = 0;
@@ -309,5 +309,15 @@ int process_entry_describe(struct process_entry *entry, struct process_entry *pa
 		rc = describe_itself(entry, context);
 	entry->described = !rc;
 	context->described++;
+	return rc;
+}
+
+int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
+			   struct process_context *context)
+{
+	int rc = describe(entry, parent, context);
+
+	if (context->pods && entry->labels)
+		process_entry_find_pod(entry, context);
 	return rc;
 }

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // One process of the process table: labels, mappings and JIT names, read from /proc and kept current.
-// process_entry.c has its life and labels, process_mappings.c its mappings and their files. Private to this
-// room.
+// process_entry.c has its life and labels, process_pod.c what its pod adds to them, process_mappings.c its mappings and
+// their files. Private to this room.
 #pragma once
 
+#include "agent/containers/pod_table.h"
 #include "agent/process/mapping.h"
 #include "agent/bpf/mmap_events.h"
 #include "agent/process/proc.h"
 #include "agent/process/process.h"
 #include "agent/process/process_jit.h"
 
-/** Labels, shared with forked children. Reference-counted. */
+/** Labels, shared with forked children. Reference-counted, and never changed: a pod's word makes another set. */
 struct label_set {
 	uint32_t holders;
 	struct labels labels;
+	struct labels detected;             // without the pod's word; empty outside of containers
+	char container[CONTAINER_ID_BYTES]; // "": in none
+	char pod_uid[POD_UID_BYTES];
+	bool own_service; // process_labels_detect()
+	bool is_excluded;
+	bool is_settled;      // the pod and the container are known, or there are none
+	uint64_t pod_version; // pod_match.version; 0: the pod is not known
+	uint64_t wait_ns;     // process.pod_wait_ns, while it is not settled
 };
 
 enum {
@@ -36,8 +45,10 @@ struct process_entry {
 	uint64_t label_again_ns; // when to read labels again; 0: they are final
 	struct label_set *labels;
 	struct label_set *former_labels; // of the program that this one replaced by exec
-	struct mapping_list *mappings;   // NULL: not read
-	uint64_t mappings_read_ns;       // when they were last right, apart from events since
+	uint64_t pods_version; // of the pod table, when its labels were last compared with it
+	bool was_exported;     // samples may have been shipped with its labels
+	struct mapping_list *mappings; // NULL: not read
+	uint64_t mappings_read_ns;     // when they were last right, apart from events since
 	uint64_t refreshed_ns; // the last time they were read for this process, or reading failed
 	uint64_t mappings_wait_ns; // until the next read for an unknown address
 	struct process_jit *jit;   // NULL: no JIT name was looked up
@@ -57,6 +68,8 @@ struct process_context {
 	uint64_t jit_refused;        // reads skipped because of JIT_BYTES_MAX
 	struct work_pool work;       // of all processes' budgets
 	uint64_t put_off_bytes;      // mappings of more are not identified for now; 0: all are
+	struct pod_table *pods;      // NULL: no pods
+	uint64_t pods_late;          // process_pod_losses
 	struct labels extra_labels;
 	const char *attribute_patterns; // NULL: none
 	uint64_t attributes_refused;
@@ -86,12 +99,29 @@ int process_entry_open_proc(struct process_entry *entry, struct proc *ret_proc);
 int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
 			   struct process_context *context);
 
+/** Let its labels be @labels, which it holds from now on; NULL: none. */
+void process_entry_use_labels(struct process_entry *entry, struct label_set *labels);
+
 /** The name of the JIT code at @address, read from the process's files if need be; or NULL. */
 const char *process_entry_jit_name(struct process_entry *entry, uint64_t address,
 				   struct process_context *context);
 
 /** Grows with each read that brought more JIT names; reads if some were looked up before. */
 uint64_t process_entry_jit_version(struct process_entry *entry, struct process_context *context);
+
+// ---- process_pod.c --------------------------------------------------------------------------
+
+/** Free the set if nobody else holds it. NULL is allowed. */
+void label_set_release(struct label_set *set);
+
+/** Note in a new set where the process runs, and for how long what is measured waits for its pod. */
+int label_set_place(struct label_set *set, const struct cgroup *cgroup, uint64_t now_ns,
+		    const struct process_context *context);
+/** The same as the program has that was there before. */
+int label_set_place_as(struct label_set *set, const struct label_set *former);
+
+/** Add the pod's word to its labels, as far as it is known and new. Cheap if the pod table has not changed. */
+void process_entry_find_pod(struct process_entry *entry, struct process_context *context);
 
 // ---- process_mappings.c ---------------------------------------------------------------------
 

@@ -13,6 +13,8 @@
 
 enum { VALUE_BYTES = 256 };
 
+#define PAUSE "pause" // the executable of each runtime's sandbox image
+
 /* The first variable @name, as getenv() finds it; NULL: none, or cut (no NUL). */
 static const char *find_variable(const char *block, size_t block_size, const char *name,
 				 size_t *ret_size)
@@ -99,18 +101,30 @@ static size_t service_of_unit(const char *unit)
 	return instance ? (size_t)(instance - unit) : size;
 }
 
+/* A helper that a container's runtime starts names itself by the step that it is in: "runc:[1:CHILD]". */
+static int set_name_service(struct labels *labels, const char *name)
+{
+	const char *step = name ? strstr(name, ":[") : NULL;
+
+	if (!name || !name[0])
+		return set_string(labels, LABEL_SERVICE, "unknown");
+	return set_label(labels, LABEL_SERVICE, name,
+			 step && step != name ? (size_t)(step - name) : strlen(name));
+}
+
 static int set_executable_service(struct labels *labels, const struct process_traits *traits)
 {
 	static const char deleted[] = " (deleted)";
-	const char *name = traits->executable ? path_base_name(traits->executable) : "";
+	// The name of a memory file says little: "/memfd:runc_cloned:/proc/self/exe (deleted)".
+	bool is_named = traits->executable && !text_begins_with(traits->executable, "/memfd:");
+	const char *name = is_named ? path_base_name(traits->executable) : "";
 	size_t size = strlen(name);
 
 	if (size > strlen(deleted) && text_ends_with(name, deleted))
 		size -= strlen(deleted); // an upgrade replaced it while it runs
 	if (size)
 		return set_label(labels, LABEL_SERVICE, name, size);
-	return set_string(labels, LABEL_SERVICE,
-			  traits->name && traits->name[0] ? traits->name : "unknown");
+	return set_name_service(labels, traits->name);
 }
 
 static int set_service(struct labels *labels, const struct process_traits *traits,
@@ -146,7 +160,7 @@ static int set_extra(struct labels *labels, const struct labels *extra)
 }
 
 int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
-			  struct labels *ret_labels, uint64_t *refused)
+			  struct labels *ret_labels, bool *ret_own_service, uint64_t *refused)
 {
 	struct labels labels = { 0 };
 	struct cgroup cgroup;
@@ -154,6 +168,8 @@ int process_labels_detect(const struct process_traits *traits, const struct labe
 
 	cgroup_parse(traits->cgroup, traits->cgroup_size, &cgroup);
 	rc = set_environ(&labels, traits, refused);
+	*ret_own_service = labels_get(&labels, LABEL_SERVICE) || traits->kernel_thread ||
+			   (extra && labels_get(extra, LABEL_SERVICE));
 	if (!rc)
 		rc = set_service(&labels, traits, &cgroup);
 	if (!rc)
@@ -170,4 +186,58 @@ int process_labels_detect(const struct process_traits *traits, const struct labe
 	}
 	*ret_labels = labels;
 	return 0;
+}
+
+/* ---- the pod's word ------------------------------------------------------------------------- */
+
+bool process_labels_is_pause(const struct labels *detected)
+{
+	const char *service = labels_get(detected, LABEL_SERVICE);
+
+	return service && strcmp(service, PAUSE) == 0;
+}
+
+/* The id gives way to the name. */
+static int name_container(struct labels *labels, const char *name)
+{
+	const char *id = labels_get(labels, LABEL_CONTAINER);
+	int rc = id && !labels_get(labels, LABEL_CONTAINER_ID)
+			 ? set_string(labels, LABEL_CONTAINER_ID, id)
+			 : 0;
+
+	return rc ? rc : set_string(labels, LABEL_CONTAINER, name);
+}
+
+static int add_pod_label(struct labels *labels, const struct label *label)
+{
+	if (strcmp(label->name, LABEL_CONTAINER) == 0)
+		return name_container(labels, label->value);
+	// What the process says of itself is more exact than its image's tag, or a chosen label of its pod.
+	bool is_own = labels_get(labels, label->name) &&
+		      (strcmp(label->name, LABEL_VERSION) == 0 || !label_is_reserved(label->name));
+
+	return is_own ? 0 : set_string(labels, label->name, label->value);
+}
+
+static int name_service(struct labels *labels, const struct pod_match *pod)
+{
+	const char *name = pod->service ? pod->service : labels_get(&pod->labels, LABEL_POD);
+
+	// A container that is not known yet may have any name: only the pause process has none.
+	if (!pod->service && !pod->has_container && !process_labels_is_pause(labels))
+		return 0;
+	return name ? set_string(labels, LABEL_SERVICE, name) : 0;
+}
+
+int process_labels_add_pod(struct labels *labels, const struct pod_match *pod, bool own_service,
+			   const struct labels *extra)
+{
+	bool is_pause = !own_service && !pod->has_container && process_labels_is_pause(labels);
+	int rc = is_pause ? name_container(labels, PAUSE) : 0;
+
+	for (uint32_t i = 0; i < pod->labels.count && !rc; i++)
+		rc = add_pod_label(labels, &pod->labels.pairs[i]);
+	if (!rc && !own_service)
+		rc = name_service(labels, pod);
+	return rc ? rc : set_extra(labels, extra);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "agent/containers/pod_table.h"
 #include "base/labels.h"
 
 enum { ENVIRON_BYTES_MAX = 256 << 10 }; // that are read; a service has a few KiB
@@ -26,8 +27,19 @@ struct process_traits {
  * service is OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else the systemd service, else the
  * executable's name, else the process's ("kernel" for kernel threads). Also set: process, node, container (the
  * id; if the attributes name it, the id is container_id), pod_uid, unit, and the labels of allowed attributes. Nothing
- * else of the environment is read. @extra win over all. *ret_labels must be empty. Adds to *refused the attributes that
- * became no label. Returns 0 or -ENOMEM.
+ * else of the environment is read. @extra win over all. *ret_labels must be empty. *ret_own_service: the process itself
+ * or @extra name the service, or it is the kernel. Adds to *refused the attributes that became no label. Returns 0 or
+ * -ENOMEM.
  */
 int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
-			  struct labels *ret_labels, uint64_t *refused);
+			  struct labels *ret_labels, bool *ret_own_service, uint64_t *refused);
+
+/**
+ * Add to detected labels what its pod says. The server's word on namespace, pod and container wins over the process's,
+ * the process's on its service (@own_service) and version over the pod's, and @extra over all. Returns 0 or -ENOMEM.
+ */
+int process_labels_add_pod(struct labels *labels, const struct pod_match *pod, bool own_service,
+			   const struct labels *extra);
+
+/** A pod's first process, which only holds its namespaces: no list of the pod's containers has it. */
+bool process_labels_is_pause(const struct labels *detected);

@@ -43,7 +43,8 @@ struct process_table {
 	uint64_t remapped;          // see process_table_remapped()
 	struct mmap_events *events; // NULL: mappings are only read from /proc
 	struct early_mappings early;
-	uint64_t indexed; // entries whose exact key became known, so far
+	uint64_t indexed;     // entries whose exact key became known, so far
+	uint64_t exported_ns; // when an export interval last ended
 };
 
 /* ---- indexes ------------------------------------------------------------------------------- */
@@ -621,6 +622,14 @@ static void check_liveness(struct process_table *table)
 	}
 }
 
+/* What was measured since the last time has been shipped, but for what waits. */
+static void note_export(const struct process_table *table, struct process_entry *entry,
+			uint64_t now)
+{
+	entry->was_exported |=
+		entry->used_ns >= table->exported_ns && ns_between(entry->process.pod_wait_ns, now);
+}
+
 static void free_idle_mappings(struct process_entry *entry, uint64_t now)
 {
 	entry->moved_count = 0;
@@ -686,11 +695,14 @@ void process_table_expire(struct process_table *table, uint64_t age_ns)
 	for (uint32_t i = 0; i < table->slot_count; i++) {
 		struct process_entry *entry = table->entries[i];
 
+		if (entry && table->context.pods)
+			note_export(table, entry, now);
 		if (entry && entry->process.exited && now - entry->exited_ns > age_ns)
 			evict_entry(table, i);
 		else if (entry)
 			free_idle_mappings(entry, now);
 	}
+	table->exported_ns = now;
 	if (count_of(table) > PROCESSES_KEPT)
 		evict_excess(table, count_of(table) - PROCESSES_KEPT);
 	count_jit(table);
@@ -716,6 +728,16 @@ void process_table_allow_attributes(struct process_table *table, const char *pat
 uint64_t process_table_attributes_refused(const struct process_table *table)
 {
 	return table->context.attributes_refused;
+}
+
+void process_table_use_pods(struct process_table *table, struct pod_table *pods)
+{
+	table->context.pods = pods;
+}
+
+uint64_t process_table_pods_late(const struct process_table *table)
+{
+	return table->context.pods_late;
 }
 
 uint64_t process_table_count(const struct process_table *table)
@@ -745,7 +767,7 @@ void process_table_each_sampled(const struct process_table *table,
 		const struct process_entry *entry = table->entries[i];
 
 		if (entry && entry->described && entry->exact && !entry->process.exited &&
-		    !entry->kernel_thread)
+		    !entry->kernel_thread && !entry->process.is_excluded)
 			fn(context, &entry->process);
 	}
 }

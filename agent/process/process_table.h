@@ -16,6 +16,7 @@ enum {
 		65536, // exited processes are evicted first, then the least recently sampled
 };
 
+struct pod_table;
 struct process_table;
 
 /** @extra_labels are set on every process, over detected ones. NULL when out of memory. */
@@ -27,6 +28,11 @@ void process_table_free(struct process_table *table);
 void process_table_allow_attributes(struct process_table *table, const char *patterns);
 /** Resource attributes that became no label, so far. */
 uint64_t process_table_attributes_refused(const struct process_table *table);
+
+/** Name processes by their pods. @pods outlives the table. Call it before any process is known. */
+void process_table_use_pods(struct process_table *table, struct pod_table *pods);
+/** Processes whose labels changed after samples were shipped, because their pod became known or changed. */
+uint64_t process_table_pods_late(const struct process_table *table);
 
 /** Add all processes of /proc. One that exits meanwhile is no error. */
 int process_table_scan(struct process_table *table, struct error *err);
@@ -96,8 +102,8 @@ uint64_t process_table_jit_version(struct process_table *table, const struct pro
 #define PROCESS_JIT_UNKNOWN UINT64_MAX
 
 /**
- * Call @fn for each running process with labels, that is, each that was sampled, apart from kernel threads. @fn must
- * not change the table.
+ * Call @fn for each running process with labels, that is, each that was sampled, apart from kernel threads and processes
+ * that are not to be profiled. @fn must not change the table.
  */
 void process_table_each_sampled(const struct process_table *table,
 				void (*fn)(void *context, const struct process *process),

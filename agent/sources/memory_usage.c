@@ -355,7 +355,8 @@ static int add_use(struct memory_usage *usage, struct process_memory_use *use,
 	const struct process *process = process_table_find(usage->processes, &use->key);
 	uint64_t second = usage->exported_second + 1, end = now_ns / NS_PER_SECOND;
 
-	if (!process || !use->first_second)
+	if (!process || !use->first_second || process->is_excluded ||
+	    process_awaits_pod(process, clock_monotonic_ns()))
 		return 0;
 	if (use->gone && end > use->second + 1)
 		end = use->second + 1; // its last read

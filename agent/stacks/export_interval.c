@@ -544,6 +544,18 @@ struct profile *export_interval_finish(struct export_interval *interval, uint64_
 
 // ---- counts ---------------------------------------------------------------------------------
 
+// Is it to be added now?
+static bool is_wanted(struct export_interval *interval, const struct process *process,
+		      const struct count_key *key, const struct count *count, uint64_t now_ns)
+{
+	if (process->is_excluded) {
+		interval->excluded += count->samples;
+		return false;
+	}
+	return !interval->sources.held || !process_awaits_pod(process, now_ns) ||
+	       !held_counts_add(interval->sources.held, key, count);
+}
+
 int export_interval_add(struct export_interval *interval, const struct count_key *key,
 			const struct count *count, uint64_t now_ns)
 {
@@ -557,6 +569,8 @@ int export_interval_add(struct export_interval *interval, const struct count_key
 		return -EINVAL;
 	process = process_table_get(interval->sources.frames.processes, &key->process,
 				    key->thread_name);
+	if (process && !is_wanted(interval, process, key, count, now_ns))
+		return 0;
 	rc = process ? add_stack(interval, process, key, now_ns, &stack) : -ENOMEM;
 	if (!rc)
 		rc = find_wait(interval, key, stack, &wait);

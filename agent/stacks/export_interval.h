@@ -7,6 +7,7 @@
 
 #include "agent/stacks/calibration.h"
 #include "agent/stacks/frame_resolver.h"
+#include "agent/stacks/held_counts.h"
 #include "agent/stacks/nccl_labels.h"
 #include "agent/stacks/series_quota.h"
 #include "agent/stacks/stack_parts.h"
@@ -21,6 +22,7 @@ struct export_interval_sources {
 	struct stack_table *stacks;
 	struct wait_class_cache *wait_classes; // NULL: stacks are classified in each interval
 	struct series_quota *quota;            // NULL: a process may have any number of series
+	struct held_counts *held;              // NULL: no count waits for its process's pod
 	bool folds_thread_names;               // thread_label_of()
 };
 
@@ -72,6 +74,7 @@ struct export_interval {
 	uint64_t stacks_lost;   // counts whose stack trace never came
 	uint64_t threads_other; // counts of threads whose name was past the quota
 	uint64_t series_other;  // counts whose series was past the quota
+	uint64_t excluded;      // samples of processes that are not to be profiled
 };
 
 /** An empty profile from @from_ns on. Returns 0 or -ENOMEM. */
@@ -81,7 +84,7 @@ int export_interval_init(struct export_interval *interval,
 void export_interval_deinit(struct export_interval *interval);
 
 /**
- * Add one count, drained @now_ns. A count that spans minutes of Unix time becomes one sample in each; the
+ * Add one count, drained @now_ns, unless its process is not to be profiled, or it is kept back. A count that spans minutes of Unix time becomes one sample in each; the
  * samples sum up to its value. Returns 0, or a negative errno: not all of it is in.
  */
 int export_interval_add(struct export_interval *interval, const struct count_key *key,

@@ -58,8 +58,8 @@ static struct process *prepare_process(struct stack_reader *reader,
 	struct process *process = process_table_get(reader->frames.processes,
 						    &record->trace.process, record->process_name);
 
-	if (!process)
-		return NULL;
+	if (!process || process->is_excluded)
+		return process;
 	frame_resolver_prefetch_leaf(&reader->frames, process, &record->leaf);
 	if (reader->unwinds) {
 		bool is_missing = record->trace.end == STACK_END_NO_MAPPING;
@@ -105,6 +105,10 @@ int stack_reader_add(struct stack_reader *reader, const struct stack_record *rec
 		process = prepare_process(reader, record);
 		if (!process)
 			return -ENOMEM;
+		// Its counts are dropped: no file of it is read for a stack, and the kernel does not send it again.
+		if (process->is_excluded)
+			return stack_table_add(reader->stacks, &trace->hash, NULL, 0,
+					       STACK_END_NOT_SAMPLED, clock_monotonic_ns());
 	}
 	while (count < trace->frame_count && !rc) {
 		rc = frame_resolve_caller(&reader->frames, process, &trace->frames[count],

@@ -47,6 +47,19 @@ def test_agent_has_exactly_six_capabilities():
     assert security["readOnlyRootFilesystem"] is True
 
 
+def test_agent_may_list_and_watch_pods_and_no_more():
+    role, binding = one("ClusterRole"), one("ClusterRoleBinding")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] and binding["roleRef"]["kind"] == "ClusterRole"
+    spec = pod("DaemonSet")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": spec["serviceAccountName"], "namespace": namespace()["metadata"]["name"]}]
+    assert spec["automountServiceAccountToken"] is True
+    assert pod("StatefulSet").get("automountServiceAccountToken") is not True
+    (agent,) = spec["containers"]
+    (node,) = [variable for variable in agent["env"] if variable["name"] == "NODE_NAME"]
+    assert node["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+
+
 def test_agent_mounts_host_cgroups_read_only():
     spec = pod("DaemonSet")
     (agent,) = spec["containers"]

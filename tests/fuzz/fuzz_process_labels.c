@@ -60,8 +60,9 @@ static void check_all(const char *patterns, const uint8_t *bytes, size_t size)
 	};
 	struct labels labels = { 0 };
 	uint64_t refused = 0;
+	bool own_service;
 
-	check(process_labels_detect(&traits, NULL, &labels, &refused) == 0);
+	check(process_labels_detect(&traits, NULL, &labels, &own_service, &refused) == 0);
 	check(labels_get(&labels, LABEL_PROCESS) != NULL);
 	check(labels.count < LABELS_MAX);
 	labels_deinit(&labels);

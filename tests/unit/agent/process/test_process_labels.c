@@ -7,6 +7,7 @@
 #include "tests/test.h"
 
 static uint64_t refused;
+static bool own_service;
 
 #define ENVIRON(text) .environ_ = (text), .environ_size = sizeof(text)
 
@@ -99,6 +100,16 @@ static const struct {
 	  { .name = "a", .executable = "/usr/bin/nginx (deleted)" },
 	  "service",
 	  "nginx" },
+	{ "a runtime's copy of itself",
+	  { .name = "runc:[2:INIT]", .executable = "/memfd:runc_cloned:/proc/self/exe (deleted)" },
+	  "service",
+	  "runc" },
+	{ "a program in memory",
+	  { .name = "loader", .executable = "/memfd:sealed-7f3a (deleted)" },
+	  "service",
+	  "loader" },
+	{ "a step of a helper", { .name = "runc:[1:CHILD]" }, "service", "runc" },
+	{ "only a step", { .name = ":[1:CHILD]" }, "service", ":[1:CHILD]" },
 	{ "better attribute first",
 	  { .attribute_patterns = "*",
 	    ENVIRON("OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=k,deployment.environment="
@@ -192,7 +203,9 @@ TEST(labels_come_from_the_first_source)
 	for EACH (row, cases) {
 		struct labels labels;
 
-		EXPECT_EQ(0, process_labels_detect(&row->traits, &extra, &labels, &refused),
+		EXPECT_EQ(0,
+			  process_labels_detect(&row->traits, &extra, &labels, &own_service,
+						&refused),
 			  row->what);
 		const char *value = labels_get(&labels, row->label);
 		if (row->value)
@@ -211,7 +224,7 @@ TEST(ignores_a_variable_cut_at_the_limit)
 					 .environ_size = 20 };
 	struct labels labels;
 
-	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &own_service, &refused));
 	assert_string_equal("a", labels_get(&labels, "service"));
 	labels_deinit(&labels);
 }
@@ -226,7 +239,7 @@ TEST(a_named_container_keeps_its_id)
 					 .cgroup_size = sizeof(cgroup) - 1 };
 	struct labels labels;
 
-	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &own_service, &refused));
 	assert_string_equal(ID, labels_get(&labels, "container"));
 	assert_string_equal("12345678-1234-1234-1234-123456789abc", labels_get(&labels, "pod_uid"));
 	labels_deinit(&labels);
@@ -234,7 +247,7 @@ TEST(a_named_container_keeps_its_id)
 	traits.attribute_patterns = "k8s.*";
 	traits.environ_ = "OTEL_RESOURCE_ATTRIBUTES=k8s.container.name=web";
 	traits.environ_size = strlen(traits.environ_) + 1;
-	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &own_service, &refused));
 	assert_string_equal("web", labels_get(&labels, "container"));
 	assert_string_equal(ID, labels_get(&labels, "container_id"));
 	labels_deinit(&labels);
@@ -255,7 +268,8 @@ TEST(many_attributes_leave_room_for_detected_labels)
 					 i, i);
 	traits.environ_size = size + 1;
 	assert_int_equal(0, labels_set(&extra, "team", "core"));
-	assert_int_equal(0, process_labels_detect(&traits, &extra, &labels, &refused));
+	assert_int_equal(0,
+			 process_labels_detect(&traits, &extra, &labels, &own_service, &refused));
 	assert_string_equal("core", labels_get(&labels, "team"));
 	assert_string_equal("n", labels_get(&labels, "node"));
 	assert_string_equal("a", labels_get(&labels, "process"));
@@ -276,7 +290,7 @@ TEST(counts_refused_attributes)
 	struct labels labels;
 	uint64_t count = 0;
 
-	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &count));
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &own_service, &count));
 	assert_int_equal(2, count); // key, pod; those without sense say nothing
 	labels_deinit(&labels);
 }
@@ -297,7 +311,8 @@ TEST(survives_random_environments)
 						 .attribute_patterns = "*" };
 		struct labels labels;
 
-		assert_int_equal(0, process_labels_detect(&traits, NULL, &labels, &refused));
+		assert_int_equal(
+			0, process_labels_detect(&traits, NULL, &labels, &own_service, &refused));
 		labels_deinit(&labels);
 	}
 }

@@ -727,6 +727,49 @@ TEST(spreads_values_without_a_thread_over_time)
 	profile_free(profile);
 }
 
+static struct process *own_process(struct fixture *fixture)
+{
+	return process_table_get(fixture->sources.frames.processes, &fixture->key.process, "test");
+}
+
+TEST(an_excluded_process_leaves_only_a_count)
+{
+	struct fixture *fixture = *state;
+	struct count count = { .value = 1, .samples = 3 };
+
+	own_process(fixture)->is_excluded = true;
+	assert_int_equal(0, export_interval_add(&fixture->interval, &fixture->key, &count, 1));
+	assert_int_equal(3, fixture->interval.excluded);
+	struct profile *profile = export_interval_finish(&fixture->interval, 1);
+	assert_int_equal(0, profile->sample_count);
+	assert_int_equal(0, profile->series_count);
+	profile_free(profile);
+}
+
+static int add_held(void *context, const struct count_key *key, const struct count *count)
+{
+	struct fixture *fixture = context;
+
+	return export_interval_add(&fixture->interval, key, count, 300);
+}
+
+TEST(counts_wait_for_their_pod_no_longer_than_allowed)
+{
+	struct fixture *fixture = *state;
+	struct held_counts *held = held_counts_new();
+
+	fixture->interval.sources.held = held;
+	own_process(fixture)->pod_wait_ns = 200;
+	add(fixture, &fixture->key, 5); // at 1 ns
+	assert_int_equal(0, fixture->interval.series_count);
+	assert_int_equal(0, held_counts_release(held, add_held, fixture)); // at 300 ns
+	struct profile *profile = export_interval_finish(&fixture->interval, 1);
+	assert_int_equal(1, profile->sample_count);
+	assert_int_equal(5, profile->samples[0].value);
+	profile_free(profile);
+	held_counts_free(held);
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -753,6 +796,8 @@ int main(void)
 		cmocka_unit_test(splits_at_minutes_and_keeps_the_sum),
 		WITH_FIXTURE(a_profile_begins_with_its_first_wait),
 		WITH_FIXTURE(spreads_values_without_a_thread_over_time),
+		WITH_FIXTURE(an_excluded_process_leaves_only_a_count),
+		WITH_FIXTURE(counts_wait_for_their_pod_no_longer_than_allowed),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labels of a process before and after its pod is known.
+// Subject: agent/process/process_entry.h
+#include "agent/process/process_entry.h"
+
+#include <stdlib.h>
+
+#include "agent/containers/pod_json.h"
+#include "base/clock.h"
+#include "tests/test.h"
+#include "tests/unit/agent/containers/pods_json.h"
+
+static const struct pod_selection nothing;
+
+static void put(struct pod_table *pods, const char *text)
+{
+	struct pod *pod = NULL;
+
+	assert_int_equal(0, pod_json_read(text, strlen(text), &nothing, &pod));
+	pod_table_put(pods, pod);
+}
+
+struct fixture {
+	struct process_context context;
+	struct process_entry *entry;
+};
+
+/* A process of this executable in a container of POD_UID. */
+static void begin(struct fixture *fixture, const char *service, bool own_service,
+		  const char *container)
+{
+	struct cgroup cgroup = { .pod_uid = POD_UID };
+	struct label_set *set = calloc(1, sizeof(*set));
+
+	*fixture = (struct fixture){ .context.pods = pod_table_new(),
+				     .entry = calloc(1, sizeof(struct process_entry)) };
+	snprintf(cgroup.container, sizeof(cgroup.container), "%s", container);
+	set->holders = 1;
+	set->own_service = own_service;
+	assert_int_equal(0, labels_set(&set->labels, "service", service));
+	assert_int_equal(0, labels_set(&set->labels, "container", container));
+	assert_int_equal(0, labels_set(&set->labels, "node", "n1"));
+	assert_int_equal(0, label_set_place(set, &cgroup, clock_monotonic_ns(), &fixture->context));
+	process_entry_use_labels(fixture->entry, set);
+}
+
+static void finish(struct fixture *fixture)
+{
+	process_entry_free(fixture->entry);
+	pod_table_free(fixture->context.pods);
+	labels_deinit(&fixture->context.extra_labels);
+}
+
+static const char *label(const struct fixture *fixture, const char *name)
+{
+	const char *value = labels_get(&fixture->entry->process.labels, name);
+
+	return value ? value : "";
+}
+
+static bool awaits(const struct fixture *fixture)
+{
+	return process_awaits_pod(&fixture->entry->process, clock_monotonic_ns());
+}
+
+static void find(struct fixture *fixture)
+{
+	process_entry_find_pod(fixture->entry, &fixture->context);
+}
+
+TEST(a_process_waits_until_its_container_is_known)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	find(&fixture);
+	assert_true(awaits(&fixture));
+	assert_string_equal(WEB_ID, label(&fixture, "container"));
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", "")); // no container has an id yet
+	find(&fixture);
+	assert_true(awaits(&fixture));
+	assert_string_equal("shop", label(&fixture, "namespace"));
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	assert_false(awaits(&fixture));
+	assert_string_equal("web", label(&fixture, "container"));
+	assert_string_equal(WEB_ID, label(&fixture, "container_id"));
+	assert_string_equal("web", label(&fixture, "service"));
+	assert_string_equal("1.2.3", label(&fixture, "version"));
+	assert_string_equal("web-7d4b9c-x2x4z", label(&fixture, "pod"));
+	assert_string_equal("n1", label(&fixture, "node"));
+	assert_int_equal(0, fixture.context.pods_late);
+	finish(&fixture);
+}
+
+TEST(the_wait_is_bounded)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	assert_true(process_awaits_pod(&fixture.entry->process, clock_monotonic_ns()));
+	assert_false(process_awaits_pod(&fixture.entry->process,
+					clock_monotonic_ns() + 11 * NS_PER_SECOND));
+	finish(&fixture);
+}
+
+TEST(counts_series_that_change_after_they_were_shipped)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	fixture.entry->was_exported = true;
+	find(&fixture);
+	assert_int_equal(1, fixture.context.pods_late);
+	put(fixture.context.pods, POD_JSON(OTHER_POD_UID, "", "", ""));
+	find(&fixture); // another pod's
+	assert_int_equal(1, fixture.context.pods_late);
+	finish(&fixture);
+}
+
+TEST(a_deleted_pod_leaves_its_labels)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	pod_table_begin_list(fixture.context.pods);
+	pod_table_end_list(fixture.context.pods);
+	put(fixture.context.pods, POD_JSON(OTHER_POD_UID, "", "", ""));
+	find(&fixture);
+	assert_string_equal("web", label(&fixture, "service"));
+	finish(&fixture);
+}
+
+TEST(a_process_names_its_own_service)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "llm", true, WEB_ID);
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	assert_string_equal("llm", label(&fixture, "service"));
+	assert_string_equal("web", label(&fixture, "workload"));
+	finish(&fixture);
+}
+
+TEST(the_operator_has_the_last_word)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	assert_int_equal(0, labels_set(&fixture.context.extra_labels, "namespace", "mine"));
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	assert_string_equal("mine", label(&fixture, "namespace"));
+	finish(&fixture);
+}
+
+TEST(a_pause_process_is_its_pods)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "pause", false, PAUSE_ID);
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	assert_false(awaits(&fixture)); // no list will ever have it
+	assert_string_equal("pause", label(&fixture, "container"));
+	assert_string_equal(PAUSE_ID, label(&fixture, "container_id"));
+	assert_string_equal("web", label(&fixture, "service"));
+	finish(&fixture);
+}
+
+TEST(an_excluded_pod_excludes_its_processes)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	put(fixture.context.pods,
+	    POD_JSON(POD_UID, "", "\"cairn.dev/profile\":\"false\"", BOTH_STATUSES));
+	find(&fixture);
+	assert_true(fixture.entry->process.is_excluded);
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	assert_false(fixture.entry->process.is_excluded);
+	finish(&fixture);
+}
+
+TEST(a_forked_child_is_in_its_parents_pod)
+{
+	struct process_entry *child = calloc(1, sizeof(*child));
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	process_entry_inherit(child, fixture.entry);
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	process_entry_find_pod(child, &fixture.context);
+	assert_string_equal("web", labels_get(&child->process.labels, "service"));
+	process_entry_free(child);
+	finish(&fixture);
+}
+
+TEST(a_replaced_program_that_is_gone_stays_in_its_pod)
+{
+	struct label_set *set = calloc(1, sizeof(*set));
+	struct fixture fixture;
+
+	begin(&fixture, "sh", false, WEB_ID);
+	set->holders = 1;
+	assert_int_equal(0, labels_set(&set->labels, "service", "curl"));
+	assert_int_equal(0, label_set_place_as(set, fixture.entry->labels));
+	process_entry_use_labels(fixture.entry, set);
+	assert_true(awaits(&fixture));
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	assert_string_equal("web", label(&fixture, "service"));
+	finish(&fixture);
+}
+
+RUN_TESTS(cmocka_unit_test(a_process_waits_until_its_container_is_known),
+	  cmocka_unit_test(the_wait_is_bounded),
+	  cmocka_unit_test(counts_series_that_change_after_they_were_shipped),
+	  cmocka_unit_test(a_deleted_pod_leaves_its_labels),
+	  cmocka_unit_test(a_process_names_its_own_service),
+	  cmocka_unit_test(the_operator_has_the_last_word),
+	  cmocka_unit_test(a_pause_process_is_its_pods),
+	  cmocka_unit_test(an_excluded_pod_excludes_its_processes),
+	  cmocka_unit_test(a_forked_child_is_in_its_parents_pod),
+	  cmocka_unit_test(a_replaced_program_that_is_gone_stays_in_its_pod))
