@@ -290,8 +290,10 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 $(call unit_programs,cupti_session): | $(CUPTI_DOUBLES)
 $(call unit_programs,probe_site gpu_driver gpu_source gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
-# So many programs of unit tests, or processes of pytest, run at a time. Tests that measure what others disturb are marked alone.
+# So many processes of pytest, or fuzzers, run at a time. Tests that measure what others disturb are marked alone.
 TEST_WORKERS ?= 2
+# Programs of unit tests: they wait half of their time, those with probes nearly all of it.
+UNIT_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,3)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
@@ -306,7 +308,7 @@ unit_chosen = $(filter $(BUILD)/tests/$(TEST)/%,$(UNIT_TESTS)) \
 .PHONY: unit
 unit: packages $(if $(TEST),$(unit_chosen),$(UNIT_TESTS)) ## build and run the unit tests; TEST=agent/gpu, TEST=base/test_log: only these
 ifeq ($(TEST),)
-	tests/run-unit --make $(repeat) --workers $(TEST_WORKERS) "$(PROBING_TESTS)" $(filter-out $(PROBING_TESTS),$(UNIT_TESTS))
+	tests/run-unit --make $(repeat) --workers $(UNIT_WORKERS) "$(PROBING_TESTS)" $(filter-out $(PROBING_TESTS),$(UNIT_TESTS))
 else
 	tests/run-unit --make $(repeat) $(or $(filter $(BUILD)/tests/$(TEST)/%,$(UNIT_TESTS)),$(BUILD)/tests/$(TEST))
 endif
