@@ -32,10 +32,10 @@
 enum {
 	CALLERS = 8, // of an allocation: together a place
 	FRAMES_MAX = 40,
-	NULL_BYTES = 1 << 20, // structures are so large at most
-	PLACES_MAX = 4096,    // of a program
-	TEST_SECONDS = 30,    // a test that takes longer hangs
-	PROGRAM_SECONDS = 60, // ALLOCATION_SECONDS: then no new place is tried
+	NULL_BYTES = 64 << 20, // structures are so large at most
+	PLACES_MAX = 4096,     // of a program
+	TEST_SECONDS = 90,     // a test that takes longer hangs: some wait for half a minute
+	PROGRAM_SECONDS = 60,  // ALLOCATION_SECONDS: then no new place is tried
 };
 
 enum end { END_FINE = 0, END_CRASH_IN_TEST = 77, END_CRASH = 78 };

@@ -243,6 +243,7 @@ TEST(a_file_written_meanwhile_gives_no_table)
 	while (sem_trywait(&asked) == 0)
 		;
 	uint32_t file = want(executable);
+	assert_int_equal(UNWIND_FILE_PENDING, state_of(file));
 	sem_wait(&asked);
 	usleep(20000); // the kernel's clock of files is coarse
 	assert_int_equal(1, pwrite(fd, &byte, 1, IMAGE_TEXT));

@@ -87,6 +87,7 @@ static const char *shown(struct location_table *table, uint32_t number,
 	uint32_t position;
 
 	location_table_begin_profile(table);
+	assert_true(number != HASH_TABLE_NONE);
 	assert_int_equal(0, location_table_put(table, number, profile, &position));
 	*ret_location = profile->locations[position];
 	location_display_name(profile, ret_location, 0, name, sizeof(name));

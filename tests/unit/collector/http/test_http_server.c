@@ -128,6 +128,7 @@ TEST(answers_probes_while_it_refuses_queries)
 		send_text(clients[i], request, sizeof(request) - 1);
 		for (int waited = 0; !f.store->scans && waited < WAIT_MS; waited++)
 			usleep(1000); // one runs before the others come
+		assert_true(f.store->scans);
 	}
 	for (int waited = 0; waited < WAIT_MS; waited++) {
 		if (f.metrics.counters[METRIC_QUERIES_REFUSED] == CLIENTS - TAKEN)
