@@ -135,7 +135,7 @@ TEST(saves_late_names_as_records)
 	struct profile *unnamed = test_profile(), *named = test_profile();
 	uint32_t location = location_of_name(unnamed, "f", false), stack, node;
 
-	profile_add_stack(unnamed, &location, 1, STACK_END_COMPLETE, &stack);
+	assert_int_equal(0, profile_add_stack(unnamed, &location, 1, STACK_END_COMPLETE, &stack));
 	assert_int_equal(0, forest_add_stack(forest, unnamed, stack, &node));
 	assert_int_equal(0, replay(forest, &mark, copy));
 	expect_stack(copy, node, "?");
