@@ -33,6 +33,16 @@ uint64_t shares_of(const struct shares *shares, uint64_t payer)
 	return share ? share->amount : 0;
 }
 
+uint64_t shares_greediest(const struct shares *shares)
+{
+	struct share most = { 0 };
+
+	for (uint32_t i = 0; i < shares->count; i++)
+		if (shares->shares[i].amount > most.amount)
+			most = shares->shares[i];
+	return most.payer;
+}
+
 void shares_take(struct shares *shares, uint64_t payer, uint64_t amount)
 {
 	struct share *share = find(shares, payer);

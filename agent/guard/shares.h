@@ -29,6 +29,8 @@ struct shares {
 };
 
 uint64_t shares_of(const struct shares *shares, uint64_t payer);
+/** The payer who has most; 0: none has anything. */
+uint64_t shares_greediest(const struct shares *shares);
 void shares_take(struct shares *shares, uint64_t payer, uint64_t amount);
 void shares_give_back(struct shares *shares, uint64_t payer, uint64_t amount);
 /** Each payer gives back so much, or what it has. */

@@ -392,6 +392,7 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 		record = renew(unwinds, record, &process->key);
 		if (!record)
 			return;
+		record->payer = process->budget.payer;
 	}
 	if (is_new || is_due(unwinds, record, generation, missing != 0, now)) {
 		bool is_known =

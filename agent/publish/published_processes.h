@@ -17,6 +17,7 @@ enum {
 
 struct published {
 	struct process_key key; // pid 0: free slot
+	uint64_t payer;         // agent/guard/shares.h
 	struct python_process python;
 	uint32_t tables_pending; // as in struct process_unwind
 	uint32_t unidentified;   // mappings whose file is not known yet

@@ -3,14 +3,36 @@
 
 #include <stdlib.h>
 
+#include "agent/guard/shares.h"
 #include "base/last_use.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
 
-enum { EVICTED_SHARE = 16 }; // the least recently sampled, when there is no space
+enum {
+	EVICTED_SHARE = 16, // the least recently sampled, when there is no space
+	GREEDY_TIMES = 2,   // who has so many times as much gives first: nobody evicts in turns
+};
 
 // ---- processes ------------------------------------------------------------------------------
+
+// Whose processes go, by places and pages for mappings; 0: anybody's.
+static uint64_t find_loser(const struct published_processes *published,
+			   const struct published *kept)
+{
+	struct shares shares = { 0 };
+
+	for (uint32_t i = 0; i < published->slot_count; i++)
+		if (published->records[i].key.pid)
+			shares_take(&shares, published->records[i].payer,
+				    published->records[i].page_count + 1);
+	if (!kept)
+		return 0;
+	uint64_t greediest = shares_greediest(&shares);
+	bool has_far_more = shares_of(&shares, greediest) >
+			    GREEDY_TIMES * (shares_of(&shares, kept->payer) + 1);
+	return has_far_more ? greediest : 0;
+}
 
 void unwind_evict_processes(struct published_processes *published, const struct published *kept,
 			    unwind_evict_fn withdraw, void *context)
@@ -21,8 +43,10 @@ void unwind_evict_processes(struct published_processes *published, const struct 
 
 	if (!candidates)
 		return;
+	uint64_t loser = find_loser(published, kept);
 	for (uint32_t i = 0; i < published->slot_count; i++)
-		if (published->records[i].key.pid && &published->records[i] != kept)
+		if (published->records[i].key.pid && &published->records[i] != kept &&
+		    (!loser || published->records[i].payer == loser))
 			candidates[count++] = (struct last_use){ published->records[i].used_ns, i };
 	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i <= count / EVICTED_SHARE; i++)

@@ -11,7 +11,10 @@
 /** Called for a process; may remove its record. */
 typedef void (*unwind_evict_fn)(void *context, struct published *record);
 
-/** Call @withdraw for the least recently sampled processes, one in EVICTED_SHARE, but not for @kept. */
+/**
+ * Call @withdraw for the least recently sampled processes, one in EVICTED_SHARE, but not for @kept. They are of the payer
+ * who has most, if that is far more than @kept's has: else a container's many processes would evict all others.
+ */
 void unwind_evict_processes(struct published_processes *published, const struct published *kept,
 			    unwind_evict_fn withdraw, void *context);
 

@@ -60,6 +60,16 @@ TEST(debts_are_paid_in_parts)
 	EXPECT_EQ(0, shares.count, "shares");
 }
 
+TEST(finds_who_has_most)
+{
+	clear();
+	EXPECT_EQ(0, shares_greediest(&shares), "of none");
+	shares_take(&shares, 1, 5);
+	shares_take(&shares, 2, 7);
+	shares_take(&shares, 3, 6);
+	EXPECT_EQ(2, shares_greediest(&shares), "of three");
+}
+
 TEST(the_least_is_forgotten_for_room)
 {
 	clear();
@@ -73,5 +83,5 @@ TEST(the_least_is_forgotten_for_room)
 
 RUN_TESTS(cmocka_unit_test(one_payer_leaves_half),
 	  cmocka_unit_test(what_is_nobodys_is_bounded_by_all_only),
-	  cmocka_unit_test(debts_are_paid_in_parts),
+	  cmocka_unit_test(debts_are_paid_in_parts), cmocka_unit_test(finds_who_has_most),
 	  cmocka_unit_test(the_least_is_forgotten_for_room))
