@@ -17,6 +17,7 @@
 #include "agent/bpf/perf_events.h"
 #include "agent/publish/process_unwind.h"
 #include "base/clock.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 static bool machine_is_fit(void)
 {
@@ -142,7 +143,7 @@ static void open_agent(struct agent *agent)
 	*agent = (struct agent){ .loader = open_loader() };
 	agent->maps = loader_unwind_maps(agent->loader);
 	agent->executables = executable_table_new();
-	agent->processes = process_table_new(agent->executables, NULL);
+	agent->processes = new_process_table(agent->executables, NULL);
 	if (process_unwind_open(agent->maps, agent->processes, &options, &agent->unwinds, &err))
 		fail_msg("process_unwind_open: %s", err.text);
 }

@@ -18,6 +18,7 @@
 #include "agent/dump/process_pause.h"
 #include "base/clock.h"
 #include "tests/test.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 enum { FRAMES_MAX = 8192, DEEP = 5000, WAIT_MS = 5000 };
 
@@ -85,7 +86,7 @@ static int set_up(void **state)
 	(void)state;
 	own = mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	executables = executable_table_new();
-	processes = process_table_new(executables, &none);
+	processes = new_process_table(executables, &none);
 	return own == MAP_FAILED || !executables || !processes;
 }
 

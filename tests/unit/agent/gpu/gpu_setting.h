@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "tests/gpu/cuda_double.h"
 #include "tests/unit/agent/gpu/gpu_children.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 #define MIB (1ULL << 20)
 
@@ -247,7 +248,7 @@ static inline void begin_draining(struct draining *draining)
 
 	draining->executables = executable_table_new();
 	draining->sources = (struct export_interval_sources){
-		.frames.processes = process_table_new(draining->executables, &no_labels),
+		.frames.processes = new_process_table(draining->executables, &no_labels),
 		.frames.locations = location_table_new(draining->executables, NULL),
 		.stacks = stack_table_new(),
 	};

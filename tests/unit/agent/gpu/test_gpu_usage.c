@@ -17,6 +17,7 @@
 #include "tests/unit/agent/process/process_tables.h"
 #include "tests/unit/agent/event_texts.h"
 #include "base/contract/label_names.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 #define SLOT_NS (20 * NS_PER_MS)
 
@@ -57,7 +58,7 @@ static int set_up(void **state)
 	fixture->events = event_log_new();
 	fixture->executables = executable_table_new();
 	fixture->sources = (struct export_interval_sources){
-		.frames.processes = process_table_new(fixture->executables, &none),
+		.frames.processes = new_process_table(fixture->executables, &none),
 		.frames.locations = location_table_new(fixture->executables, NULL),
 		.stacks = stack_table_new(),
 	};

@@ -11,6 +11,7 @@
 #include "agent/process/proc.h"
 #include "agent/process/process_table.h"
 #include "tests/test.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 struct tables {
 	struct executable_table *executables;
@@ -21,7 +22,7 @@ static inline struct tables tables_new(const struct labels *extra)
 {
 	struct tables tables = { .executables = executable_table_new() };
 
-	tables.processes = process_table_new(tables.executables, extra);
+	tables.processes = new_process_table(tables.executables, extra);
 	assert_non_null(tables.processes);
 	return tables;
 }

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "tests/unit/agent/publish/unwind_maps_double.h"
 #include "tests/unit/agent/event_texts.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 static struct unwind_maps maps;
 static struct executable_table *executables;
@@ -38,7 +39,7 @@ static void open_with(const struct process_unwind_options *options)
 	event_log = with_events.events = event_log_new();
 	maps_double_clear();
 	executables = executable_table_new();
-	processes = process_table_new(executables, NULL);
+	processes = new_process_table(executables, NULL);
 	if (process_unwind_open(&maps, processes, &with_events, &unwinds, &err))
 		fail_msg("process_unwind_open: %s", err.text);
 }

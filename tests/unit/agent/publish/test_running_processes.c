@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/unit/agent/publish/unwind_maps_double.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 static struct running_thread thread_of(uint32_t pid, uint32_t exec_id, uint64_t exec_ns)
 {
@@ -72,7 +73,7 @@ static struct running_ready publish_for(uint64_t ns_max)
 	struct running_process list[] = { self(), { .key = { .pid = 0x7fffffff } } };
 	struct running_publication publication = { .list = list, .count = 2, .ns_max = ns_max };
 	struct executable_table *executables = executable_table_new();
-	struct process_table *processes = process_table_new(executables, NULL);
+	struct process_table *processes = new_process_table(executables, NULL);
 	struct unwind_maps maps = { 0 };
 	struct process_unwinds *unwinds;
 	struct running_ready ready;

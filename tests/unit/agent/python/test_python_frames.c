@@ -19,6 +19,7 @@
 #include "bpf/unwind/python.h"
 #include "tests/test.h"
 #include "tests/unit/agent/python/pythons.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 #define SCRIPT "tests/truth/python_frames/threads.py"
 
@@ -184,7 +185,7 @@ static void check_interpreter(const char *path)
 	read_truth(&interpreter);
 
 	struct executable_table *executables = executable_table_new();
-	struct process_table *processes = process_table_new(executables, &no_labels);
+	struct process_table *processes = new_process_table(executables, &no_labels);
 
 	assert_int_equal(0, proc_open(interpreter.pid, &proc));
 	const struct process_key key = {

@@ -9,6 +9,7 @@
 #include "agent/stacks/export_interval.h"
 #include "base/clock.h"
 #include "base/contract/label_names.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 __attribute__((noinline)) static int a_leaf(int argument)
 {
@@ -82,7 +83,7 @@ static int set_up(void **state)
 	fixture->executables = executable_table_new();
 	fixture->kallsyms = open_kallsyms();
 	fixture->sources = (struct export_interval_sources){
-		.frames.processes = process_table_new(fixture->executables, &no_labels),
+		.frames.processes = new_process_table(fixture->executables, &no_labels),
 		.frames.locations = location_table_new(fixture->executables, fixture->kallsyms),
 		.stacks = stack_table_new(),
 	};

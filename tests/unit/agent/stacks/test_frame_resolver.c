@@ -4,6 +4,7 @@
 
 #include "agent/stacks/frame_resolver.h"
 #include "tests/unit/agent/python/python_heap.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 struct fixture {
 	struct heap heap;
@@ -31,7 +32,7 @@ static void set_up(struct fixture *fixture)
 	open_heap(&fixture->heap, 12, false);
 	fixture->executables = executable_table_new();
 	fixture->locator = (struct frame_resolver){
-		.processes = process_table_new(fixture->executables, &no_labels),
+		.processes = new_process_table(fixture->executables, &no_labels),
 		.locations = location_table_new(fixture->executables, NULL),
 		.python_codes = python_code_cache_new(find_interpreter, fixture),
 	};

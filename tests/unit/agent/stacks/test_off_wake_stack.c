@@ -11,6 +11,7 @@
 #include "agent/sources/wakers.h"
 #include "agent/stacks/export_interval.h"
 #include "base/clock.h"
+#include "tests/unit/agent/process/new_process_table.h"
 
 #define SLOT_NS (20 * NS_PER_MS)
 
@@ -46,7 +47,7 @@ static int set_up(void **state)
 
 	fixture->executables = executable_table_new();
 	fixture->sources = (struct export_interval_sources){
-		.frames.processes = process_table_new(fixture->executables, &no_labels),
+		.frames.processes = new_process_table(fixture->executables, &no_labels),
 		.frames.locations = location_table_new(fixture->executables, NULL),
 		.stacks = stack_table_new(),
 	};
