@@ -11,6 +11,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 EMULATOR = "qemu-system-x86_64"
 MEMORY_MIB = 2048
+DISK_BYTES = 1 << 30  # sparse
 MERGED_FOLDERS = ("bin", "lib", "lib64")
 
 Job = collections.namedtuple("Job", "words status output")
@@ -76,19 +77,24 @@ class Machine:
             init, initramfs = os.path.join(folder, "init"), os.path.join(folder, "initramfs")
             subprocess.run(["gcc", "-static", "-O1", "-o", init, str(HERE / "init.c")], check=True)
             self._make_initramfs(init, jobs, initramfs)
-            console = self._boot(initramfs, timeout)
+            disk = os.path.join(folder, "disk")
+            with open(disk, "wb") as file:
+                file.truncate(DISK_BYTES)
+            subprocess.run(["/sbin/mke2fs", "-q", "-t", "ext4", disk], check=True)
+            console = self._boot(initramfs, disk, timeout)
         on = re.search(r"# on (\S+)", console)
         self.release = on.group(1) if on else ""
         done = re.findall(r"^# begin [^\n]*\n(.*?)^# exited (\d+)", console, re.M | re.S)
         assert len(done) == len(jobs), f"ran {len(done)} of {len(jobs)} jobs:\n{console[-6000:]}"
         return [Job(words, int(status), output) for words, (output, status) in zip(jobs, done)]
 
-    def _boot(self, initramfs, timeout):
+    def _boot(self, initramfs, disk, timeout):
         # Each CPU in a thread of its own hung every tenth time or so: one waited for the other, which ran
         # into the same breakpoint for ever where a tracepoint's call was just being patched.
         # Time that is counted in instructions (-icount) made it ten times as slow.
         argv = [EMULATOR, "-accel", "tcg,thread=single", "-cpu", "max", "-smp", str(self.cpus),
                 "-m", str(MEMORY_MIB), "-nographic", "-no-reboot", "-nic", "none",
+                "-drive", f"if=none,id=disk,format=raw,cache=unsafe,file={disk}", "-device", "nvme,drive=disk,serial=tests",
                 "-kernel", self.kernel, "-initrd", initramfs,
                 "-append", "console=ttyS0 panic=-1 loglevel=3"]
         try:
