@@ -100,6 +100,8 @@ static const char *words_of(int rc)
 	switch (rc) {
 	case -EFBIG:
 		return "its answer is too long";
+	case -ENOMEM:
+		return "out of memory";
 	case -EPROTO:
 		return "it ends the watch with an error";
 	case -ESTALE:
@@ -180,6 +182,8 @@ static int put_pod(struct pod_watch *watch, const char *text, size_t size)
 	struct pod *pod;
 	int rc = pod_json_read(text, size, &watch->options.selection, &pod);
 
+	if (rc == -ENOMEM)
+		return rc; // all of it is asked for again
 	if (rc)
 		atomic_fetch_add(&watch->dropped, 1); // the others count all the same
 	else
@@ -284,6 +288,8 @@ static int on_event(void *context, enum json_part part, const char *text, size_t
 	int rc = pod_json_read_event(text, size, &watch->options.selection, &event);
 
 	(void)part;
+	if (rc == -ENOMEM)
+		return rc; // a list has it again
 	if (rc)
 		atomic_fetch_add(&watch->dropped, 1);
 	else

@@ -60,13 +60,13 @@ static inline void *double_run(void *context)
 		const struct answer *answer = &server->answers[number < last ? number : last];
 
 		double_read_request(fd, server->requests[number]);
+		atomic_fetch_add(&server->request_count, 1); // before its client knows the answer
 		dprintf(fd, "HTTP/1.1 %d Scripted\r\nConnection: close\r\n\r\n%s", answer->status,
 			answer->body);
 		if (answer->is_held)
 			server->held[number] = fd;
 		else
 			close(fd);
-		atomic_fetch_add(&server->request_count, 1);
 	}
 	return NULL;
 }

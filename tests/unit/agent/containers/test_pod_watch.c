@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <sched.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -11,7 +10,7 @@
 #include "tests/unit/agent/containers/api_server_double.h"
 #include "tests/unit/agent/containers/pods_json.h"
 
-enum { WAIT_S = 60 };
+enum { WAIT_S = 20 };
 
 #define LIST(version, more, items)                                                          \
 	"{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"" version "\"" more "}," \
@@ -21,6 +20,7 @@ enum { WAIT_S = 60 };
 
 struct fixture {
 	struct api_server_double server;
+	const char *kubelet; // its URL; NULL: none
 	struct pod_table *table;
 	struct event_log *events;
 	struct pod_watch *watch;
@@ -31,8 +31,10 @@ static void begin(struct fixture *fixture, const struct answer *answers, uint32_
 	double_open(&fixture->server, answers, count);
 	fixture->table = pod_table_new();
 	fixture->events = event_log_new();
+	assert_non_null(fixture->table);
 	const struct pod_watch_options options = {
 		.server = fixture->server.url,
+		.kubelet = fixture->kubelet,
 		.node = "n1",
 		.credentials = "/nowhere",
 		.table = fixture->table,
@@ -80,6 +82,11 @@ static uint64_t pods_of(const struct fixture *fixture)
 	return stats.pods;
 }
 
+static bool has_second_request(const struct fixture *fixture)
+{
+	return atomic_load(&fixture->server.request_count) >= 2;
+}
+
 static bool has_third_request(const struct fixture *fixture)
 {
 	return atomic_load(&fixture->server.request_count) >= 3;
@@ -88,6 +95,11 @@ static bool has_third_request(const struct fixture *fixture)
 static bool has_two_pods(const struct fixture *fixture)
 {
 	return pods_of(fixture) == 2;
+}
+
+static bool has_a_list(const struct fixture *fixture)
+{
+	return stats_of(fixture).lists >= 1;
 }
 
 static bool has_two_lists(const struct fixture *fixture)
@@ -102,7 +114,7 @@ TEST(lists_by_pages_then_watches)
 		{ 200, LIST("10", "", POD(OTHER_POD_UID)), false },
 		{ 200, EVENT("DELETED", POD(POD_UID)), true },
 	};
-	struct fixture fixture;
+	struct fixture fixture = { 0 };
 
 	begin(&fixture, answers, 3);
 	wait_for(&fixture, has_third_request);
@@ -129,7 +141,7 @@ TEST(events_change_the_table)
 		{ 200, LIST("10", "", POD(POD_UID)), false },
 		{ 200, EVENT("ADDED", POD(OTHER_POD_UID)), true },
 	};
-	struct fixture fixture;
+	struct fixture fixture = { 0 };
 
 	begin(&fixture, answers, 2);
 	wait_for(&fixture, has_event);
@@ -146,7 +158,7 @@ TEST(goes_on_after_the_last_event)
 		{ 200, EVENT("BOOKMARK", "{\"metadata\":{\"resourceVersion\":\"77\"}}"), false },
 		{ 200, "", true },
 	};
-	struct fixture fixture;
+	struct fixture fixture = { 0 };
 
 	begin(&fixture, answers, 3);
 	wait_for(&fixture, has_third_request);
@@ -177,7 +189,7 @@ TEST(lists_again_where_it_cannot_go_on)
 			{ 200, LIST("20", "", POD(POD_UID) "," POD(OTHER_POD_UID)), false },
 			{ 200, "", true },
 		};
-		struct fixture fixture;
+		struct fixture fixture = { 0 };
 
 		begin(&fixture, answers, 4);
 		wait_for(&fixture, has_two_lists);
@@ -212,13 +224,12 @@ TEST(says_why_no_list_came_and_tries_again)
 			{ 200, LIST("20", "", POD(POD_UID)), false },
 			{ 200, "", true },
 		};
-		struct fixture fixture;
+		struct fixture fixture = { 0 };
 		struct event event;
 		uint32_t warnings = 0;
 
 		begin(&fixture, answers, 4);
-		while (stats_of(&fixture).lists < 1)
-			sched_yield();
+		wait_for(&fixture, has_a_list);
 		while (event_log_next(fixture.events, &event)) {
 			warnings += event.severity == LOG_LEVEL_WARN;
 			if (event.severity == LOG_LEVEL_WARN && !strstr(event.text, row->words))
@@ -234,6 +245,64 @@ static bool has_dropped(const struct fixture *fixture)
 	return stats_of(fixture).dropped >= 1;
 }
 
+static bool has_failed_twice(const struct fixture *fixture)
+{
+	return stats_of(fixture).failures >= 2; // of server and kubelet
+}
+
+static bool has_pods(const struct fixture *fixture)
+{
+	return pods_of(fixture) == 1;
+}
+
+TEST(the_kubelet_is_asked_while_the_server_is_away)
+{
+	static const struct answer away[] = {
+		{ 503, "", false },
+		{ 503, "", false },
+		{ 200, LIST("20", "", POD(POD_UID) "," POD(OTHER_POD_UID)), false },
+		{ 200, "", true },
+	};
+	// It has no version, nor another page.
+	static const struct answer kubelet[] = {
+		{ 200, "{\"kind\":\"PodList\",\"metadata\":{},\"items\":[" POD(POD_UID) "]}",
+		  false },
+	};
+	struct api_server_double node;
+	struct fixture fixture = { 0 };
+
+	double_open(&node, kubelet, 1);
+	fixture.kubelet = node.url;
+	begin(&fixture, away, 4);
+	wait_for(&fixture, has_two_pods);
+	assert_string_equal("GET /pods HTTP/1.1", node.requests[0]);
+	assert_true(atomic_load(&node.request_count) >= 2);
+	finish(&fixture);
+	double_close(&node);
+}
+
+TEST(a_dead_kubelet_leaves_what_was_known)
+{
+	static const struct answer away[] = {
+		{ 200, LIST("10", "", POD(POD_UID)), false },
+		{ 410, "", false },
+		{ 503, "", false },
+	};
+	static const struct answer kubelet[] = { { 500, "", false } };
+	struct api_server_double node;
+	struct fixture fixture = { 0 };
+
+	double_open(&node, kubelet, 1);
+	fixture.kubelet = node.url;
+	begin(&fixture, away, 3);
+	wait_for(&fixture, has_pods);
+	wait_for(&fixture, has_failed_twice);
+	assert_true(atomic_load(&node.request_count) >= 1);
+	assert_int_equal(1, pods_of(&fixture));
+	finish(&fixture);
+	double_close(&node);
+}
+
 TEST(a_bad_pod_does_not_hide_others)
 {
 	static const struct answer answers[] = {
@@ -242,7 +311,7 @@ TEST(a_bad_pod_does_not_hide_others)
 		  EVENT("ADDED", "{\"metadata\":{\"uid\":7}}") EVENT("ADDED", POD(OTHER_POD_UID)),
 		  true },
 	};
-	struct fixture fixture;
+	struct fixture fixture = { 0 };
 
 	begin(&fixture, answers, 2);
 	wait_for(&fixture, has_dropped);
@@ -258,11 +327,10 @@ TEST(a_silent_watch_ends_when_asked)
 		{ 200, "", true },
 		{ 200, "", true },
 	};
-	struct fixture fixture;
+	struct fixture fixture = { 0 };
 
 	begin(&fixture, answers, 3);
-	while (atomic_load(&fixture.server.request_count) < 2)
-		sched_yield();
+	wait_for(&fixture, has_second_request);
 	finish(&fixture); // hangs if it waits for the server
 }
 
@@ -298,6 +366,8 @@ RUN_TESTS(cmocka_unit_test(lists_by_pages_then_watches), cmocka_unit_test(events
 	  cmocka_unit_test(goes_on_after_the_last_event),
 	  cmocka_unit_test(lists_again_where_it_cannot_go_on),
 	  cmocka_unit_test(says_why_no_list_came_and_tries_again),
+	  cmocka_unit_test(the_kubelet_is_asked_while_the_server_is_away),
+	  cmocka_unit_test(a_dead_kubelet_leaves_what_was_known),
 	  cmocka_unit_test(a_bad_pod_does_not_hide_others),
 	  cmocka_unit_test(a_silent_watch_ends_when_asked),
 	  cmocka_unit_test(refuses_addresses_and_names))
