@@ -190,7 +190,7 @@ class ApiServerDouble:
     def _watch(self, handler, version):
         with self.lock:
             self.watches += 1
-            epoch, too_old = self.epoch, version < self.oldest
+            number, epoch, too_old = self.watches, self.epoch, version < self.oldest
         if too_old:
             self._send(handler, 410, b"{}")
             return
@@ -200,7 +200,9 @@ class ApiServerDouble:
         handler.end_headers()
         while self.epoch == epoch:
             with self.lock:
-                due = [event for number, event in self.events if number > version]
+                if self.watches != number:  # its one client has begun another: nobody reads this one
+                    return
+                due = [event for at, event in self.events if at > version]
                 version, garbage, self.garbage = self.version, self.garbage, b""
             lines = b"".join(json.dumps(event).encode() + b"\n" for event in due) + garbage
             if lines:

@@ -137,7 +137,7 @@ def test_excluded_pods_are_not_shipped(collector, start_agent, api_server, cgrou
                  containers=[("c", "i", containers[2])])
     start_agent(collector, "--frequency", "499", *api_server.flags, "--exclude-namespaces", "kube-*")
     processes = [start_in(cgroups(p["metadata"]["uid"], c)) for p, c in zip((private, system, public), containers)]
-    time.sleep(1.5)  # nobody knows them yet: nothing may be shipped
+    time.sleep(3)  # nobody knows them yet: nothing may be shipped
     for each in (private, system, public):
         api_server.put(each)
     end(*processes)
