@@ -28,6 +28,7 @@ int cmd_diagnose(int argc, char **argv);
 int cmd_upload(int argc, char **argv);
 int cmd_delete(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_status(int argc, char **argv);
 
 /**
  * A duration as -d takes it: "10" (seconds), "1.5", "500ms", "2m". @flag is named in @err.

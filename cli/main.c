@@ -17,6 +17,7 @@ static const struct command commands[] = {
 	{ "record", "record processes or a command to a file", cmd_record },
 	{ "dump", "show the stack of every thread of a process now", cmd_dump },
 	{ "gpu-kernels", "measure how long the GPU kernels of a process run", cmd_gpu_kernels },
+	{ "status", "show a collector's agents, and which went silent", cmd_status },
 	{ "query", "get a merged profile from a collector", cmd_query },
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
 	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },

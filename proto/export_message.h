@@ -9,16 +9,18 @@
 #include "base/id128.h"
 #include "base/profile/profile.h"
 
+enum {
+	EXPORT_VERSION_BYTES = 65,           // of an agent's version, with its NUL
+	EXPORT_CONTRACT_VERSION = 2,         // docs/format.md
+	EXPORT_MESSAGE_BYTES_MAX = 64 << 20, // OTLP's recommended limit
+};
+
 /** Identifies a batch: makes its export idempotent. */
 struct batch_id {
 	struct id128 agent;
 	struct id128 boot;
-	uint64_t sequence; // 1, 2, 3 ...
-};
-
-enum {
-	EXPORT_CONTRACT_VERSION = 2,         // docs/format.md
-	EXPORT_MESSAGE_BYTES_MAX = 64 << 20, // OTLP's recommended limit
+	uint64_t sequence;                        // 1, 2, 3 ...
+	char agent_version[EXPORT_VERSION_BYTES]; // of a decoded one: for people
 };
 
 /** Limit of a sample's magnitude: exact as a double, and a thousand of them add up. */

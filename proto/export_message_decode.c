@@ -16,7 +16,6 @@
 #include "proto/message_memory.h"
 
 enum {
-	VERSION_BYTES_MAX = 64,
 	// A slot may lie this far outside the batch's range: clocks are adjusted during an
 	// interval.
 	SLOT_SLACK_SECONDS = 60,
@@ -88,9 +87,10 @@ static int decode_batch(const Cairn__V1__ExportRequest *message, struct batch_id
 				 message->boot_id.len);
 	if (!batch.sequence)
 		return error_set(err, -EBADMSG, "sequence: 0, expected 1 or more");
-	if (strlen(message->agent_version) > VERSION_BYTES_MAX)
+	if (strlen(message->agent_version) >= EXPORT_VERSION_BYTES)
 		return error_set(err, -EBADMSG, "agent_version: longer than %d bytes",
-				 VERSION_BYTES_MAX);
+				 EXPORT_VERSION_BYTES - 1);
+	strcpy(batch.agent_version, message->agent_version);
 	*ret_batch = batch;
 	return 0;
 }

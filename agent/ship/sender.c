@@ -497,7 +497,9 @@ static void count_dropped_unspooled(struct sender *sender, uint64_t sample_count
 
 void sender_push(struct sender *sender, struct profile *profile)
 {
-	const struct batch_id id = { sender->agent, sender->boot, ++sender->sequence };
+	const struct batch_id id = { .agent = sender->agent,
+				     .boot = sender->boot,
+				     .sequence = ++sender->sequence };
 	uint64_t sample_count = profile->sample_count;
 	struct batch *batch = batch_new(&id, profile);
 

@@ -47,6 +47,7 @@ static const struct route routes[] = {
 	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/debug-files", 0, http_handle_debug_files, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/status", 0, http_handle_status, false, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/agents", 0, http_handle_agents, false, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/whoami", 0, http_handle_whoami, false, ROUTE_LOGIN, HTTP_GET },
 	{ "/api/v1/login", 0, http_handle_login, false, ROUTE_LOGIN, HTTP_POST },
 	{ "/api/v1/logout", 0, http_handle_logout, false, ROUTE_OPEN, HTTP_POST },

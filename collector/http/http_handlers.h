@@ -106,6 +106,8 @@ void http_handle_diagnose(struct http_api *api, const struct api_request *reques
 			  struct http_response *response);
 void http_handle_status(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
+void http_handle_agents(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
 void http_handle_metrics(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
 void http_handle_healthz(struct http_api *api, const struct api_request *request,

@@ -2,15 +2,17 @@
 // Answers with the collector's state: status, metrics, probes.
 #include "collector/http/http_handlers.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/version.h"
 #include "collector/http/json_text.h"
+#include "collector/ingest/seen_agents.h"
 
 #define AGENT_SEEN_NS (60 * NS_PER_SECOND)
 
 static uint32_t agents_now(struct http_api *api, uint64_t now_ns)
 {
-	return receiver_agents_since(api->receiver, ns_before(now_ns, AGENT_SEEN_NS));
+	return seen_agents_count(receiver_agents(api->receiver), ns_before(now_ns, AGENT_SEEN_NS));
 }
 
 static void append_figure(struct buffer *body, const char *name, uint64_t value)
@@ -44,6 +46,52 @@ void http_handle_status(struct http_api *api, const struct api_request *request,
 		buffer_append_string(body, ",\"who\":");
 		json_append_string(body, request->http->identity.key);
 	}
+	buffer_append_string(body, "}\n");
+}
+
+static void append_text(struct buffer *body, const char *name, const char *value)
+{
+	buffer_printf(body, ",\"%s\":", name);
+	json_append_string(body, value);
+}
+
+static void append_agent(struct buffer *body, const struct seen_agent *agent, uint64_t now_ns)
+{
+	buffer_printf(body, "{\"agent\":\"%016llx%016llx\"",
+		      (unsigned long long)agent->machine.high,
+		      (unsigned long long)agent->machine.low);
+	append_text(body, "node", agent->node);
+	append_text(body, "tenant", agent->tenant);
+	append_text(body, "version", agent->version);
+	append_text(body, "state",
+		    ns_between(agent->seen_ns, now_ns) < AGENT_SEEN_NS ? "sending" : "silent");
+	append_figure(body, "first_ns", agent->first_ns);
+	append_figure(body, "last_ns", agent->seen_ns);
+	append_figure(body, "batches", agent->batches);
+	append_figure(body, "samples", agent->samples);
+	buffer_append_byte(body, '}');
+}
+
+void http_handle_agents(struct http_api *api, const struct api_request *request,
+			struct http_response *response)
+{
+	_cleanup_free_ struct seen_agent *agents = NULL;
+	struct buffer *body = &response->body;
+	uint32_t count = 0;
+
+	if (seen_agents_list(receiver_agents(api->receiver), request->http->identity.tenant,
+			     &agents, &count)) {
+		http_respond_busy(response);
+		return;
+	}
+	buffer_append_string(body, "{\"agents\":[");
+	for (uint32_t i = 0; i < count; i++) {
+		if (i)
+			buffer_append_byte(body, ',');
+		append_agent(body, &agents[i], request->now_ns);
+	}
+	buffer_append_byte(body, ']');
+	append_figure(body, "now_ns", request->now_ns);
 	buffer_append_string(body, "}\n");
 }
 

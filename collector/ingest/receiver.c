@@ -10,21 +10,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "collector/ingest/ingest_identity.h"
+#include "collector/ingest/seen_agents.h"
 #include "proto/export_message.h"
-
-struct seen_agent {
-	struct id128 machine, boot; // a boot is one start of an agent
-	uint64_t seen_ns;
-	bool replaced; // another agent started on the machine, and this one has not sent since
-};
 
 struct receiver {
 	struct store *store;
 	struct metrics *metrics;
-	pthread_mutex_t lock; // guards the fields below
-	struct seen_agent agents[RECEIVER_AGENTS_MAX];
-	uint32_t agent_count;
-	uint64_t logged_ns; // monotonic time of the last log line about a failing store
+	struct seen_agents *agents;
+	pthread_mutex_t lock; // guards the field below
+	uint64_t logged_ns;   // monotonic time of the last log line about a failing store
 };
 
 struct receiver *receiver_new(struct store *store, struct metrics *metrics)
@@ -33,6 +27,11 @@ struct receiver *receiver_new(struct store *store, struct metrics *metrics)
 
 	if (!receiver)
 		return NULL;
+	receiver->agents = seen_agents_new();
+	if (!receiver->agents) {
+		free(receiver);
+		return NULL;
+	}
 	receiver->store = store;
 	receiver->metrics = metrics;
 	pthread_mutex_init(&receiver->lock, NULL);
@@ -45,62 +44,13 @@ void receiver_free(struct receiver *receiver)
 		return;
 
 	pthread_mutex_destroy(&receiver->lock);
+	seen_agents_free(receiver->agents);
 	free(receiver);
 }
 
-/** The agent's entry, or a free one for it, or the least recently seen. */
-static struct seen_agent *find_agent(struct receiver *receiver, const struct store_batch_id *batch)
+struct seen_agents *receiver_agents(struct receiver *receiver)
 {
-	struct seen_agent *oldest = &receiver->agents[0];
-
-	for (uint32_t i = 0; i < receiver->agent_count; i++) {
-		struct seen_agent *agent = &receiver->agents[i];
-
-		if (id128_equal(agent->boot, batch->boot) &&
-		    id128_equal(agent->machine, batch->agent))
-			return agent;
-		if (agent->seen_ns < oldest->seen_ns)
-			oldest = agent;
-	}
-	if (receiver->agent_count < RECEIVER_AGENTS_MAX)
-		return &receiver->agents[receiver->agent_count++];
-	return oldest;
-}
-
-/**
- * A new agent has most likely replaced the one before on its machine. If both run, the other counts again
- * once it sends.
- */
-static void replace_agents(struct receiver *receiver, struct id128 machine)
-{
-	for (uint32_t i = 0; i < receiver->agent_count; i++)
-		if (id128_equal(receiver->agents[i].machine, machine))
-			receiver->agents[i].replaced = true;
-}
-
-static void note_agent(struct receiver *receiver, const struct store_batch_id *batch)
-{
-	uint64_t now_ns = clock_realtime_ns();
-
-	pthread_mutex_lock(&receiver->lock);
-	struct seen_agent *agent = find_agent(receiver, batch);
-	if (!id128_equal(agent->boot, batch->boot) || !id128_equal(agent->machine, batch->agent))
-		replace_agents(receiver, batch->agent);
-	*agent = (struct seen_agent){ .machine = batch->agent,
-				      .boot = batch->boot,
-				      .seen_ns = now_ns };
-	pthread_mutex_unlock(&receiver->lock);
-}
-
-uint32_t receiver_agents_since(struct receiver *receiver, uint64_t since_ns)
-{
-	uint32_t count = 0;
-
-	pthread_mutex_lock(&receiver->lock);
-	for (uint32_t i = 0; i < receiver->agent_count; i++)
-		count += receiver->agents[i].seen_ns >= since_ns && !receiver->agents[i].replaced;
-	pthread_mutex_unlock(&receiver->lock);
-	return count;
+	return receiver->agents;
 }
 
 /** A failing store fails for each agent: log it once a minute. */
@@ -195,7 +145,7 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 	rc = ingest_identity_apply(caller, request->peer, profile, &id, err);
 	if (rc)
 		return fail_identity(receiver, rc);
-	note_agent(receiver, &id);
+	seen_agents_note(receiver->agents, &batch, profile, clock_realtime_ns());
 	rc = store_append(receiver->store, &id, profile, &result, err);
 	if (rc)
 		return fail_append(receiver, rc, err);

@@ -10,9 +10,8 @@
 
 #define RECEIVER_METHOD "/cairn.v1.Collector/Export"
 
-enum { RECEIVER_AGENTS_MAX = 4096 }; // entries for counting agents; the least recent is evicted
-
 struct receiver;
+struct seen_agents;
 
 /** @store and @metrics are borrowed. NULL when out of memory. */
 struct receiver *receiver_new(struct store *store, struct metrics *metrics);
@@ -22,8 +21,5 @@ void receiver_free(struct receiver *receiver);
 enum rpc_status receiver_export(void *context, const struct rpc_request *request,
 				struct buffer *response, struct error *err);
 
-/**
- * The number of agents that sent a batch at or after @since_ns (Unix time). A restarted agent counts
- * once. Thread-safe.
- */
-uint32_t receiver_agents_since(struct receiver *receiver, uint64_t since_ns);
+/** The agents that sent batches. Borrowed. */
+struct seen_agents *receiver_agents(struct receiver *receiver);

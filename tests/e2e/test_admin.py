@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's own listener, as Kubernetes and Prometheus ask it."""
+import json
 import re
+import subprocess
 import urllib.error
 import urllib.request
 
-from fleet import free_port, wait_until
+from fleet import free_port, program, wait_until
 
 LINE = re.compile(r'^(# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{[a-z_]+="[^"]*"\})? -?[0-9.e+-]+)$')
 
@@ -39,6 +41,26 @@ def test_agent_reports_its_state(collector, start_agent):
     collector.kill()
     wait_until("a failed try", 30, lambda: metric(get(port, "/metrics")[1], "cairn_agent_collector_reachable") == 0)
     assert get(port, "/readyz") == (200, "ok\n"), "it samples on"
+
+
+def status(collector, *flags):
+    done = subprocess.run([program("cairn"), "status", "--collector-http", collector.api.base, *flags],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done
+
+
+def test_status_lists_agents(collector, start_agent):
+    assert "0 agents sending, 0 silent\nno profiles stored yet; start an agent" in status(collector).stdout
+    start_agent(collector, "--label", "node=gpu-17")
+    collector.wait_for_agent()
+    lines = status(collector).stdout.splitlines()
+    assert ": 1 agent sending, 0 silent" in lines[0]
+    assert re.match(r"gpu-17  \d+\.\d+\.\d+ +sending +\d+ s ago", lines[-1])
+    (agent,) = json.loads(status(collector, "--json").stdout)["agents"]
+    assert agent["node"] == "gpu-17" and agent["state"] == "sending" and agent["samples"] > 0
+    assert status(collector, "--silent").returncode == 0
+    assert "gpu-17" not in status(collector, "--silent").stdout
 
 
 def test_agent_without_collector_is_not_ready(collector, start_agent):

@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 // A small valid message, which a fuzzer would hardly find.
 static size_t good_message(uint8_t *bytes, size_t size_max)
 {
-	const struct batch_id batch = { { 1, 2 }, { 3, 4 }, 5 };
+	const struct batch_id batch = { .agent = { 1, 2 }, .boot = { 3, 4 }, .sequence = 5 };
 	struct profile *profile = profile_new(20 * NS_PER_MS);
 	struct buffer buffer = { 0 };
 	struct labels labels = { 0 };

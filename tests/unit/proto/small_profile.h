@@ -11,7 +11,8 @@
 #define SLOT_NS (20 * NS_PER_MS)
 #define SLOT    (NOW_NS / SLOT_NS)
 
-static const struct batch_id batch __attribute__((unused)) = { { 1, 2 }, { 3, 4 }, 5 };
+static const struct batch_id batch
+	__attribute__((unused)) = { .agent = { 1, 2 }, .boot = { 3, 4 }, .sequence = 5 };
 
 static inline bool define_all(void *context, const struct profile *profile,
 			      const struct stack *stack)

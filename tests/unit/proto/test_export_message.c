@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "tests/unit/proto/small_profile.h"
 #include "base/contract/label_names.h"
+#include "base/version.h"
 
 static struct profile *through_the_wire(const struct profile *profile, export_define_fn define)
 {
@@ -18,6 +19,8 @@ static struct profile *through_the_wire(const struct profile *profile, export_de
 	EXPECT_EQ(0, export_request_encode(&batch, profile, define, NULL, &buffer, &err), err.text);
 	EXPECT_EQ(0, export_request_decode(buffer.bytes, buffer.size, &id, &decoded, &err),
 		  err.text);
+	EXPECT_STR(CAIRN_VERSION, id.agent_version, "the encoder's version");
+	memset(id.agent_version, 0, sizeof(id.agent_version));
 	EXPECT_EQ(0, memcmp(&batch, &id, sizeof(id)), "batch");
 	return decoded;
 }

@@ -37,7 +37,9 @@ static bool define_all(void *context, const struct profile *profile, const struc
 // The agent's version changes with each release: the example has a fixed one.
 static void encode_example(struct buffer *ret_bytes)
 {
-	const struct batch_id batch = { EXAMPLE_AGENT, EXAMPLE_BOOT, EXAMPLE_SEQUENCE };
+	const struct batch_id batch = { .agent = EXAMPLE_AGENT,
+					.boot = EXAMPLE_BOOT,
+					.sequence = EXAMPLE_SEQUENCE };
 	_cleanup_(buffer_deinit) struct buffer encoded = { 0 };
 	struct profile *profile = example_profile();
 

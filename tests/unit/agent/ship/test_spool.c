@@ -34,7 +34,7 @@ static struct profile *profile_of(uint32_t sample_count)
 
 static struct batch *batch_of(uint64_t sequence, uint32_t sample_count)
 {
-	const struct batch_id id = { { 1, 1 }, { 2, 2 }, sequence };
+	const struct batch_id id = { .agent = { 1, 1 }, .boot = { 2, 2 }, .sequence = sequence };
 	struct batch *batch = batch_new(&id, profile_of(sample_count));
 
 	assert_non_null(batch);

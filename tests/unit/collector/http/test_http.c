@@ -164,6 +164,10 @@ TEST(returns_names_and_status)
 	assert_int_equal(2, number_at(json, "series"));
 	assert_int_equal(4711, number_at(json, "stored_bytes"));
 	json_decref(json);
+	json = ask_json(&f, "/api/v1/agents");
+	assert_int_equal(0, json_array_size(json_object_get(json, "agents")));
+	assert_true(number_at(json, "now_ns") > 0);
+	json_decref(json);
 	close_fixture(&f);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "collector/ingest/receiver.h"
+#include "collector/ingest/seen_agents.h"
 #include "tests/unit/collector/store/memory_store.h"
 #include "proto/export_message.h"
 
@@ -39,7 +40,9 @@ static bool define_all(void *context, const struct profile *profile, const struc
 
 static void encode_boot(struct fixture *f, uint64_t agent, uint64_t boot, uint64_t sequence)
 {
-	const struct batch_id batch = { { 1, agent }, { 2, boot }, sequence };
+	const struct batch_id batch = { .agent = { 1, agent },
+					.boot = { 2, boot },
+					.sequence = sequence };
 	struct profile *profile = profile_new(20 * NS_PER_MS);
 	struct location location = { .kind = FRAME_KIND_NATIVE, .id = { 7, 7 } };
 	struct labels labels = { 0 };
@@ -249,7 +252,8 @@ TEST(counts_a_restarted_agent_once)
 	for (uint32_t i = 0; i < ARRAY_SIZE(batches); i++) {
 		encode_boot(&f, 1, batches[i].boot, i + 1);
 		assert_int_equal(RPC_OK, export_it(&f));
-		assert_int_equal(batches[i].agents, receiver_agents_since(f.receiver, 0));
+		assert_int_equal(batches[i].agents,
+				 seen_agents_count(receiver_agents(f.receiver), 0));
 	}
 	close_fixture(&f);
 }
@@ -265,13 +269,14 @@ TEST(the_table_of_agents_is_bounded)
 		assert_int_equal(RPC_OK, export_it(&f));
 		assert_int_equal(RPC_OK, export_it(&f));
 	}
-	assert_int_equal(3, receiver_agents_since(f.receiver, start_ns));
-	assert_int_equal(0, receiver_agents_since(f.receiver, clock_realtime_ns() + 1));
-	for (uint64_t agent = 4; agent < RECEIVER_AGENTS_MAX + 10; agent++) {
+	assert_int_equal(3, seen_agents_count(receiver_agents(f.receiver), start_ns));
+	assert_int_equal(0,
+			 seen_agents_count(receiver_agents(f.receiver), clock_realtime_ns() + 1));
+	for (uint64_t agent = 4; agent < SEEN_AGENTS_MAX + 10; agent++) {
 		encode(&f, agent, agent);
 		assert_int_equal(RPC_OK, export_it(&f));
 	}
-	assert_int_equal(RECEIVER_AGENTS_MAX, receiver_agents_since(f.receiver, start_ns));
+	assert_int_equal(SEEN_AGENTS_MAX, seen_agents_count(receiver_agents(f.receiver), start_ns));
 	close_fixture(&f);
 }
 
