@@ -388,7 +388,7 @@ TEST(bounds_jit_names)
 		uint64_t before = clock_process_cpu_ns();
 		jit_name_at(&tables, process, code); // one step of the file only
 		assert_true(clock_process_cpu_ns() - before < times * slower_ns(200 * NS_PER_MS));
-		for (int step = 0; step < 6; step++) {
+		for (uint64_t step = 0; step < slower_ns(6); step++) { // of less each there
 			usleep(51000);
 			jit_name_at(&tables, process, code); // which is in no function
 		}
