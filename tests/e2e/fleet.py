@@ -44,11 +44,28 @@ def unique(name):
     return f"e2e-{name}-{os.getpid()}-{next(_numbers)}"
 
 
+_claims = []  # sockets, for the life of this process
+
+
+def is_ours(port):
+    """Claim it before all processes of the tests, by a name that they cannot have at the same time."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0cairn-test-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
+
+
 def free_port():
-    """A port that a server can have later, too: below those that the kernel gives to clients."""
+    """A port that a server can have later, too: below those that the kernel gives to clients, and of this process."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(max(first - PORTS, 1024), first)
+        if not is_ours(port):
+            continue
         with socket.socket() as listener:
             try:
                 listener.bind(("127.0.0.1", port))
