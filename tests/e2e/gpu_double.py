@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of the doubles of the GPU's libraries (tests/gpu)."""
 import os
+import shutil
 import subprocess
 
 from fleet import ROOT, build_folder
@@ -19,7 +20,14 @@ def environment(service, **more):
     return {**os.environ, "OTEL_SERVICE_NAME": service, "LD_LIBRARY_PATH": str(DOUBLES), **more}
 
 
-def start_script(name, service, *words):
+def own_doubles(folder, *names):
+    """Files that no other client maps: probes are set in a file, for all who map it. Returns more of an environment."""
+    for name in names:
+        shutil.copy(DOUBLES / name, folder)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def start_script(name, service, *words, **more):
     """A script of tests/gpu, which is talked to by pipes."""
     return subprocess.Popen(["python3", str(ROOT / "tests/gpu" / name), *words], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, text=True, env=environment(service))
+                            stdout=subprocess.PIPE, text=True, env=environment(service, **more))

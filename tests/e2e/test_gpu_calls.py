@@ -9,7 +9,7 @@ import pytest
 
 from contract import TYPE
 from fleet import program, unique, wait_until
-from gpu_double import make_doubles, start_script
+from gpu_double import make_doubles, own_doubles, start_script
 
 WAIT = TYPE.GPU_WAIT
 SPIN = TYPE.GPU_SPIN
@@ -33,9 +33,9 @@ def double():
 class Client:
     """tests/gpu/client.py: serves from go() on until it is closed."""
 
-    def __init__(self, service):
+    def __init__(self, service, **environment):
         self.service = service
-        self.process = start_script("client.py", service)
+        self.process = start_script("client.py", service, **environment)
         self.truth = None
 
     def go(self):
@@ -62,9 +62,9 @@ def paths_with(tree, function):
 
 
 @pytest.fixture(scope="module")
-def client(fleet):
-    """It runs before its driver is probed."""
-    one = Client(unique("gpu-client"))
+def client(fleet, tmp_path_factory):
+    """It runs before its driver is probed: for no other test's client, either."""
+    one = Client(unique("gpu-client"), **own_doubles(tmp_path_factory.mktemp("driver"), "libcuda.so.1"))
     try:
         wait_until("the first wait", ATTACH_SECONDS,
                    lambda: fleet.api.total(one.service, type_=WAIT) > 0)
