@@ -17,6 +17,8 @@ enum {
 	STACK_BYTES_MAX = 1 << 24, // of a frame
 	PENDING_MAX = 1 << 20,     // places to analyze, one per jump
 	PASSES_MAX = 3,            // until all functions are known
+	POINTER_PASSES_MAX =
+		16, // functions that take addresses of earlier ones: so many in a chain
 };
 
 struct pending {
@@ -567,7 +569,7 @@ static void follow_pointers(struct code_analysis *analysis)
 {
 	bool any = true;
 
-	while (any) {
+	for (uint32_t pass = 0; pass < POINTER_PASSES_MAX && any; pass++) {
 		any = false;
 		for (uint32_t offset = 0; offset < analysis->size; offset++) {
 			if (!bit(analysis->is_pointed_to, offset) ||

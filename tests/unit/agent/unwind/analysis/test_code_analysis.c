@@ -270,6 +270,27 @@ TEST(agrees_with_the_compiler_on_a_library)
 	unwind_table_free(table);
 }
 
-RUN_TESTS(cmocka_unit_test(recovers_rules_or_none_where_unknown),
+/* Each function takes the address of the one before it: 131,072 in a chain. */
+TEST(ends_on_a_chain_of_pointers)
+{
+	// lea -15(%rip), %rax; ret
+	static const uint8_t function[] = { 0x48, 0x8d, 0x05, 0xf1, 0xff, 0xff, 0xff, 0xc3 };
+	const size_t size = 1 << 20;
+	struct code_analysis *analysis;
+	uint8_t *code = malloc(size);
+
+	for (size_t at = 0; at < size; at += sizeof(function))
+		memcpy(code + at, function, sizeof(function));
+	alarm(60);
+	assert_int_equal(0, code_analysis_open(code, size, 0x1000, &analysis));
+	code_analysis_enter(analysis, 0x1000 + size - sizeof(function));
+	code_analysis_run(analysis);
+	code_analysis_close(analysis);
+	alarm(0);
+	free(code);
+}
+
+RUN_TESTS(cmocka_unit_test(ends_on_a_chain_of_pointers),
+	  cmocka_unit_test(recovers_rules_or_none_where_unknown),
 	  cmocka_unit_test(survives_any_bytes), cmocka_unit_test(refuses_too_much_code),
 	  cmocka_unit_test(agrees_with_the_compiler_on_a_library))
