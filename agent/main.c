@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/admin/admin_server.h"
+#include "agent/bpf/machine.h"
 #include "agent/guard/watchdog.h"
 #include "agent/metrics.h"
 #include "agent/node_check.h"
@@ -200,6 +201,23 @@ static void start_launcher(struct agent *agent)
 			   "read without Landlock: kernel has none; seccomp confines the reader");
 }
 
+// Without those that are needed the profiler does not open, and says so.
+static void report_capabilities(struct agent *agent)
+{
+	const struct capability *missing;
+	struct error err = { 0 };
+	uint64_t effective = 0;
+	uint32_t position = 0;
+
+	if (machine_read_capabilities(&effective, &err))
+		return; // nor can the profiler
+	while ((missing = machine_next_missing(effective, &position)))
+		if (missing->use == CAPABILITY_NAMES)
+			event_warn(agent->events, "capabilities",
+				   "%s is missing: %s; add it to the agent's capabilities",
+				   missing->name, missing->without);
+}
+
 /*
  * A supervisor waits 10 to 90 s, and then kills. Identifying new files may take seconds on a busy machine: from some time
  * after the signal on, what is not known yet stays without a name, and all samples are sent.
@@ -333,6 +351,8 @@ static int start(struct agent *agent, struct error *err)
 	if (!rc && (!agent->events ||
 		    own_labels(&agent->options.labels, SERVICE_AGENT, &agent->own_labels)))
 		rc = error_set(err, -ENOMEM, "out of memory");
+	if (!rc)
+		report_capabilities(agent);
 	if (!rc)
 		start_launcher(agent);
 	if (!rc)

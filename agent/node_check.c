@@ -2,7 +2,6 @@
 #include "agent/node_check.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -96,37 +95,24 @@ static void check_lockdown(struct check *check)
 
 static void check_capabilities(struct check *check)
 {
-	static const struct {
-		int capability;
-		enum finding finding;
-		const char *name, *without;
-	} rows[] = {
-		{ CAP_BPF, FINDING_FAILURE, "CAP_BPF", "no kernel program can be loaded" },
-		{ CAP_PERFMON, FINDING_FAILURE, "CAP_PERFMON", "nothing can be sampled" },
-		{ CAP_SYS_PTRACE, FINDING_FAILURE, "CAP_SYS_PTRACE",
-		  "other processes' programs and memory cannot be read" },
-		{ CAP_SYSLOG, FINDING_WARNING, "CAP_SYSLOG", "kernel functions have no names" },
-		{ CAP_DAC_READ_SEARCH, FINDING_WARNING, "CAP_DAC_READ_SEARCH",
-		  "processes of other users have no names" },
-		{ CAP_CHECKPOINT_RESTORE, FINDING_WARNING, "CAP_CHECKPOINT_RESTORE",
-		  "deleted and replaced files have no unwind tables" },
-		{ CAP_SYS_NICE, FINDING_NOTE, "CAP_SYS_NICE",
-		  "on a busy node more first stacks are truncated; it may be left out" },
+	static const enum finding of_use[] = {
+		[CAPABILITY_NEEDED] = FINDING_FAILURE,
+		[CAPABILITY_NAMES] = FINDING_WARNING,
+		[CAPABILITY_OPTIONAL] = FINDING_NOTE,
 	};
-	bool admin = machine_has_capability(CAP_SYS_ADMIN), all = true;
+	const struct capability *missing;
+	struct error err = { 0 };
+	uint64_t effective = 0;
+	uint32_t position = 0, count = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		// CAP_SYS_ADMIN includes these two.
-		bool is_included = admin && (rows[i].capability == CAP_BPF ||
-					     rows[i].capability == CAP_PERFMON);
-
-		if (is_included || machine_has_capability(rows[i].capability))
-			continue;
-		say(check, rows[i].finding, "capabilities", "%s is missing: %s", rows[i].name,
-		    rows[i].without);
-		all = false;
+	if (machine_read_capabilities(&effective, &err)) {
+		say(check, FINDING_FAILURE, "capabilities", "%s", err.text);
+		return;
 	}
-	if (all)
+	for (; (missing = machine_next_missing(effective, &position)); count++)
+		say(check, of_use[missing->use], "capabilities", "%s is missing: %s", missing->name,
+		    missing->without);
+	if (!count)
 		say(check, FINDING_OK, "capabilities", "all that are needed");
 }
 

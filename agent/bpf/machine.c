@@ -32,28 +32,62 @@ int machine_check_release(const char *release, struct error *err)
 			 KERNEL_MAJOR_MIN, KERNEL_MINOR_MIN, release);
 }
 
+static const struct capability capabilities[] = {
+	{ CAP_BPF, CAPABILITY_NEEDED, "CAP_BPF", "no kernel program can be loaded" },
+	{ CAP_PERFMON, CAPABILITY_NEEDED, "CAP_PERFMON", "nothing can be sampled" },
+	{ CAP_SYS_PTRACE, CAPABILITY_NEEDED, "CAP_SYS_PTRACE",
+	  "other processes' programs and memory cannot be read" },
+	{ CAP_SYSLOG, CAPABILITY_NAMES, "CAP_SYSLOG", "kernel functions have no names" },
+	{ CAP_DAC_READ_SEARCH, CAPABILITY_NAMES, "CAP_DAC_READ_SEARCH",
+	  "processes of other users have no names" },
+	{ CAP_CHECKPOINT_RESTORE, CAPABILITY_NAMES, "CAP_CHECKPOINT_RESTORE",
+	  "deleted and replaced files have no unwind tables" },
+	{ CAP_SYS_NICE, CAPABILITY_OPTIONAL, "CAP_SYS_NICE",
+	  "on a busy node more first stacks are truncated; it may be left out" },
+};
+
 static bool has(uint64_t effective, int capability)
 {
 	return effective >> capability & 1;
 }
 
+/* CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON, not CAP_SYS_PTRACE. */
+static bool has_or_includes(uint64_t effective, int capability)
+{
+	return has(effective, capability) || (has(effective, CAP_SYS_ADMIN) &&
+					      (capability == CAP_BPF || capability == CAP_PERFMON));
+}
+
+const struct capability *machine_next_missing(uint64_t effective, uint32_t *position)
+{
+	while (*position < ARRAY_SIZE(capabilities)) {
+		const struct capability *capability = &capabilities[(*position)++];
+
+		if (!has_or_includes(effective, capability->number))
+			return capability;
+	}
+	return NULL;
+}
+
 int machine_check_capabilities(uint64_t effective, struct error *err)
 {
-	// CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON, not CAP_SYS_PTRACE.
-	bool admin = has(effective, CAP_SYS_ADMIN);
-	bool bpf = admin || has(effective, CAP_BPF);
-	bool perfmon = admin || has(effective, CAP_PERFMON);
-	bool ptrace = has(effective, CAP_SYS_PTRACE);
+	const struct capability *missing;
+	char names[128] = "";
+	uint32_t position = 0;
 
-	if (bpf && perfmon && ptrace)
+	while ((missing = machine_next_missing(effective, &position))) {
+		size_t size = strlen(names);
+
+		if (missing->use == CAPABILITY_NEEDED)
+			snprintf(names + size, sizeof(names) - size, " %s", missing->name);
+	}
+	if (!names[0])
 		return 0;
-	return error_set(
-		err, -EPERM,
-		"cairn needs root, or these capabilities, which it lacks:%s%s%s; run it with "
-		"sudo, or give it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG, "
-		"CAP_DAC_READ_SEARCH and CAP_CHECKPOINT_RESTORE",
-		bpf ? "" : " CAP_BPF", perfmon ? "" : " CAP_PERFMON",
-		ptrace ? "" : " CAP_SYS_PTRACE");
+	return error_set(err, -EPERM,
+			 "cairn needs root, or these capabilities, which it lacks:%s; run it with "
+			 "sudo, or give it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG, "
+			 "CAP_DAC_READ_SEARCH and CAP_CHECKPOINT_RESTORE",
+			 names);
 }
 
 int machine_check_btf(const char *path, struct error *err)
@@ -79,7 +113,7 @@ int machine_check_pid_namespace(const char *link, struct error *err)
 		"podman)");
 }
 
-static int read_effective_capabilities(uint64_t *ret_effective, struct error *err)
+int machine_read_capabilities(uint64_t *ret_effective, struct error *err)
 {
 	_cleanup_fclose_ FILE *status = fopen("/proc/self/status", "re");
 	char line[256];
@@ -98,7 +132,7 @@ bool machine_has_capability(int capability)
 	struct error err;
 	uint64_t effective = 0;
 
-	return !read_effective_capabilities(&effective, &err) && has(effective, capability);
+	return !machine_read_capabilities(&effective, &err) && has(effective, capability);
 }
 
 int machine_check(struct error *err)
@@ -113,7 +147,7 @@ int machine_check(struct error *err)
 		return error_errno(err, -errno, "uname");
 	rc = machine_check_release(name.release, err);
 	if (!rc)
-		rc = read_effective_capabilities(&effective, err);
+		rc = machine_read_capabilities(&effective, err);
 	if (!rc)
 		rc = machine_check_capabilities(effective, err);
 	if (!rc)

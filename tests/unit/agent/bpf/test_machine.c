@@ -60,6 +60,43 @@ TEST(names_missing_capabilities)
 	}
 }
 
+TEST(names_each_missing_capability)
+{
+	static const struct {
+		const char *name;
+		uint64_t bit;
+		enum capability_use use;
+	} cases[] = {
+		{ "CAP_BPF", CAP(BPF), CAPABILITY_NEEDED },
+		{ "CAP_PERFMON", CAP(PERFMON), CAPABILITY_NEEDED },
+		{ "CAP_SYS_PTRACE", CAP(SYS_PTRACE), CAPABILITY_NEEDED },
+		{ "CAP_SYSLOG", CAP(SYSLOG), CAPABILITY_NAMES },
+		{ "CAP_DAC_READ_SEARCH", CAP(DAC_READ_SEARCH), CAPABILITY_NAMES },
+		{ "CAP_CHECKPOINT_RESTORE", CAP(CHECKPOINT_RESTORE), CAPABILITY_NAMES },
+		{ "CAP_SYS_NICE", CAP(SYS_NICE), CAPABILITY_OPTIONAL },
+	};
+
+	for EACH (c, cases) {
+		uint64_t others = ~(c->bit | CAP(SYS_ADMIN));
+		uint32_t position = 0;
+		const struct capability *missing = machine_next_missing(others, &position);
+
+		assert_non_null(missing);
+		assert_string_equal(c->name, missing->name);
+		EXPECT_EQ(c->use, missing->use, c->name);
+		EXPECT_EQ(NULL, machine_next_missing(others, &position), c->name);
+		assert_true(missing->without[0]);
+	}
+}
+
+TEST(administration_includes_two_capabilities)
+{
+	uint32_t position = 0;
+
+	assert_string_equal("CAP_SYS_PTRACE",
+			    machine_next_missing(CAP(SYS_ADMIN), &position)->name);
+}
+
 TEST(refuses_a_kernel_without_btf)
 {
 	struct error err = { 0 };
@@ -80,5 +117,7 @@ TEST(refuses_a_pid_namespace_with_the_remedy)
 
 RUN_TESTS(cmocka_unit_test(refuses_old_kernels_by_name),
 	  cmocka_unit_test(names_missing_capabilities),
+	  cmocka_unit_test(names_each_missing_capability),
+	  cmocka_unit_test(administration_includes_two_capabilities),
 	  cmocka_unit_test(refuses_a_kernel_without_btf),
 	  cmocka_unit_test(refuses_a_pid_namespace_with_the_remedy))
