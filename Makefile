@@ -15,6 +15,9 @@ CLANG := clang
 ARCH := $(shell uname -m)
 BPF_ARCH := $(if $(filter aarch64,$(ARCH)),arm64,x86)
 
+# The one version: packages, images, man pages and what the programs print.
+VERSION := $(shell sed -n 's/^\#define CAIRN_VERSION "\(.*\)"$$/\1/p' base/version.h)
+
 # For the day that somebody finds a place to write to. Sanitizers have checks of their own. A gcc before 12 warns of level 3.
 FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE
 FORTIFY_LEVEL := $(if $(shell echo | $(CC) -O2 -Werror $(FORTIFY)=3 -include features.h -E -xc - 2>&1 >/dev/null),2,3)
@@ -50,7 +53,7 @@ COLLECTOR_LIBS := -lrocksdb -lstdc++ -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz
 CLI_LIBS := -lcurl -lncurses -ltinfo -ljansson
 
 # A folder is a library, its main.c aside; the folders in it are its rooms.
-sources = $(filter-out $(1)/main.c,$(shell find $(1) -name '*.c' -o -name '*.cc'))
+sources = $(filter-out $(1)/main.c,$(sort $(shell find $(1) -name '*.c' -o -name '*.cc')))
 objects = $(patsubst %,$(BUILD)/obj/%.o,$(basename $(1)))
 
 PROTO_GEN := $(patsubst proto/%.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard proto/*/*.proto proto/*/*/*.proto))
@@ -195,6 +198,41 @@ docs: packages $(CONTRACT) ## renew the generated parts of the docs and of the A
 docs-check: packages $(CONTRACT)
 	generate/render $(CONTRACT) check $(CONTRACT_FILES)
 	generate/limits | cmp -s - docs/limits.md || { echo "docs/limits.md is stale: run \`make docs\`" >&2; exit 1; }
+
+# ---- installing -----------------------------------------------------------------------------
+
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+# Where the programs of this machine are, which print --help: another folder where those of $(BUILD) are another machine's.
+MANUAL_PROGRAMS ?= $(BUILD)
+
+MAN_PAGES := $(patsubst docs/man/%,$(BUILD)/man/%,$(wildcard docs/man/*))
+COMPLETION := $(BUILD)/man/cairn.bash
+$(MAN_PAGES): $(BUILD)/man/%: docs/man/% generate/manual CHANGELOG.md $(PROGRAMS)
+	mkdir -p $(@D)
+	$(call say,MAN,$@)
+	generate/manual page $< $(MANUAL_PROGRAMS) > $@
+$(COMPLETION): generate/manual $(PROGRAMS)
+	mkdir -p $(@D)
+	$(call say,BASH,$@)
+	generate/manual completion $(MANUAL_PROGRAMS) > $@
+UNITS := $(patsubst deploy/%,$(BUILD)/%,$(wildcard deploy/systemd/*.service))
+$(UNITS): $(BUILD)/%: deploy/% flags-changed
+	mkdir -p $(@D)
+	sed 's#@BINDIR@#$(PREFIX)/bin#; s#@SYSCONFDIR@#$(SYSCONFDIR)#' $< > $@
+
+# What is installed, as lines of mode, file and its place below DESTDIR.
+define INSTALLED
+$(foreach program,$(PROGRAMS),0755 $(program) $(PREFIX)/bin/$(notdir $(program))
+)$(foreach page,$(MAN_PAGES),0644 $(page) $(PREFIX)/share/man/man$(patsubst .%,%,$(suffix $(page)))/$(notdir $(page))
+)$(foreach program,$(PROGRAMS),0644 $(COMPLETION) $(PREFIX)/share/bash-completion/completions/$(notdir $(program))
+)$(foreach unit,$(UNITS),0644 $(unit) $(UNITDIR)/$(notdir $(unit))
+)0644 deploy/systemd/cairn-collector.sysusers $(SYSUSERSDIR)/cairn-collector.conf
+endef
+SETTINGS := $(notdir $(wildcard deploy/settings/*.yaml))
+install uninstall: export FILES = $(INSTALLED)
 
 # ---- tests ----------------------------------------------------------------------------------
 
@@ -386,6 +424,10 @@ bpf-check: packages $(PROGRAMS) ## check that the BPF programs fit the stack tha
 hardening-check: packages $(PROGRAMS) ## check how the programs were compiled and linked
 	$(pytest) tests/hardening
 
+.PHONY: install-check
+install-check: all $(MAN_PAGES) $(COMPLETION) ## check what `make install` copies, man pages and units, and that there is one version
+	$(pytest) tests/install
+
 .PHONY: bench-check
 bench-check: packages ## check how the benchmarks judge stacks
 	$(pytest) tests/bench
@@ -396,7 +438,7 @@ layers: packages ## check which folder includes which (tests/layers/rooms.txt), 
 	$(pytest) tests/layers
 
 # Unit tests wait half of their time: beside them runs what only computes.
-UNIT_STAGES := unit+layers+format-check+docs-check+bpf-check+deploy-check+hardening-check+bench-check+fuzz-quick+differential-quick
+UNIT_STAGES := unit+layers+format-check+docs-check+bpf-check+deploy-check+hardening-check+install-check+bench-check+fuzz-quick+differential-quick
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: includes, layout, unit, end-to-end and browser tests, fuzzers for a second each
 	tests/run-stages $(MAKE) $(UNIT_STAGES) \
@@ -572,9 +614,18 @@ demo: packages $(PROGRAMS) ## the same with a small inference service under load
 	exec deploy/demo/run
 
 .PHONY: install
-install: all ## copy the programs to $(DESTDIR)$(PREFIX)/bin
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)
-PREFIX ?= /usr/local
+install: all $(MAN_PAGES) $(COMPLETION) $(UNITS) ## copy programs, man pages, units and settings below DESTDIR and PREFIX
+	echo "$$FILES" | while read -r mode file place; do install -D -m $$mode $$file "$(DESTDIR)$$place" || exit 1; done
+	for name in $(SETTINGS); do \
+		test -e "$(DESTDIR)$(SYSCONFDIR)/cairn/$$name" || \
+			install -D -m 0644 deploy/settings/$$name "$(DESTDIR)$(SYSCONFDIR)/cairn/$$name" || exit 1; done
+
+.PHONY: uninstall
+uninstall: ## remove what `make install` with the same DESTDIR and PREFIX has copied; changed settings and data stay
+	echo "$$FILES" | while read -r mode file place; do rm -f "$(DESTDIR)$$place"; done
+	for name in $(SETTINGS); do \
+		! cmp -s deploy/settings/$$name "$(DESTDIR)$(SYSCONFDIR)/cairn/$$name" || rm "$(DESTDIR)$(SYSCONFDIR)/cairn/$$name"; done
+	! test -d "$(DESTDIR)$(SYSCONFDIR)/cairn" || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$(SYSCONFDIR)/cairn"
 
 .PHONY: format
 format: packages ## lay out the C code as .clang-format says
