@@ -573,7 +573,7 @@ FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression
 	  identity_cache jit_name jit_symbols jitdump json_parts kallsyms landing_pads mapped_file mapping mmap_events mount_device path_walk per_cpu perf_events perf_map plt pod pod_json pod_table proc \
 	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \
 	  section_reader shares slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \
-	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work workload,$(filter %/$(module).c,$(call sources,agent))) \
+	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work workload batch spool_file,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,deadline.c rows.c selector.c) \
 	  $(addprefix collector/,access/access.c access/access_file.c http/http_exchange.c \
 	  http/http_parameters.c http/http_queue.c http/http_server.c http/http_watch.c http/json_text.c symbols/debug_elf.c) \

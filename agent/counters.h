@@ -13,8 +13,18 @@
 	  "stacks. Nothing is lost.")                                                              \
 	X(EXPORT_DUPLICATES, sender.duplicates,                                                    \
 	  "Batches that the collector had stored already: an acknowledgement was lost.")           \
-	X(SPOOL_FULL, sender.samples_dropped,                                                      \
-	  "Samples dropped: spool full. Check the collector, or raise --spool.")                   \
+	X(SPOOL_FULL, sender.spool.dropped_samples,                                                \
+	  "Samples dropped: spool full. Check the collector, or raise --spool; on disk, "          \
+	  "--spool-disk.")                                                                         \
+	X(SPOOL_WRITTEN, sender.spool.written,                                                     \
+	  "Batches written to --spool-dir: the collector did not acknowledge them at once.")       \
+	X(SPOOL_FOUND, sender.spool.found,                                                         \
+	  "Batches of earlier starts found in --spool-dir. They are sent.")                        \
+	X(SPOOL_DAMAGED, sender.spool.damaged,                                                     \
+	  "Batches in --spool-dir dropped: damaged, cut short or unreadable. Check its disk.")     \
+	X(SPOOL_FAILURES, sender.spool.failures,                                                   \
+	  "Times that --spool-dir could not be used or written: batches wait in memory. See the "  \
+	  "log for the reason.")                                                                   \
 	X(SAMPLES_REFUSED, sender.samples_refused,                                                 \
 	  "Samples dropped: the collector refused the batch. See the log for the reason.")         \
 	X(SAMPLES_OUT_OF_RANGE, sender.samples_out_of_range,                                       \

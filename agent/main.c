@@ -108,7 +108,7 @@ static void agent_deinit(struct agent *agent)
 	hung_processes_close(&agent->hung);
 	profiler_close(agent->profiler);
 	pods_close(&agent->pods);
-	sender_close(agent->sender, 0);
+	sender_close(agent->sender, 0, NULL);
 	confined_launcher_free(agent->launcher);
 	restrictions_free(agent->restrictions);
 	event_log_free(agent->events);
@@ -151,6 +151,8 @@ static int open_sender(struct agent *agent, struct error *err)
 		.address = agent->options.collector,
 		.security = &security,
 		.spool_bytes = agent->options.spool_bytes,
+		.spool_folder = agent->options.spool_folder,
+		.spool_folder_bytes = agent->options.spool_folder_bytes,
 		SENDER_DEFAULTS,
 	};
 	int rc = identity_of_node(&options.agent, err);
@@ -601,11 +603,14 @@ static void stop(struct agent *agent)
 	watchdog_begin_turn("sending the last batches");
 	fill_signal_set(&set);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
-	uint64_t lost = sender_close(take(agent->sender), FLUSH_MS);
+	uint64_t kept = 0, lost = sender_close(take(agent->sender), FLUSH_MS, &kept);
+	if (kept)
+		log_info("agent: stopped: %llu batches wait in %s for the next start",
+			 (unsigned long long)kept, agent->options.spool_folder);
 	if (lost)
 		log_warn("agent: stopped: dropped %llu batches: collector %s unreachable",
 			 (unsigned long long)lost, agent->options.collector);
-	else
+	else if (!kept)
 		log_info("agent: stopped: all batches sent");
 }
 

@@ -70,9 +70,16 @@ void metrics_encode(const struct stats *stats, struct buffer *buffer)
 	encode(buffer, "cairn_agent_collector_reachable", "gauge",
 	       "1 if the last try to send a batch got an answer.", !stats->sender.away);
 	encode(buffer, "cairn_agent_spool_batches", "gauge", "Batches that wait for the collector.",
-	       (double)stats->sender.spool_batches);
-	encode(buffer, "cairn_agent_spool_bytes", "gauge", "Bytes of batches that wait (--spool).",
-	       (double)stats->sender.spool_bytes);
+	       (double)stats->sender.spool.count);
+	encode(buffer, "cairn_agent_spool_bytes", "gauge",
+	       "Bytes of batches that wait in memory (--spool).",
+	       (double)stats->sender.spool.memory_bytes);
+	encode(buffer, "cairn_agent_spool_disk_bytes", "gauge",
+	       "Bytes of batches that wait on disk (--spool-disk).",
+	       (double)stats->sender.spool.folder_bytes);
+	encode(buffer, "cairn_agent_spool_disk_usable", "gauge",
+	       "1 if --spool-dir can be used; 0 if it is not set, or the log says why not.",
+	       stats->sender.spool.uses_folder);
 	encode(buffer, "cairn_agent_sent_bytes_total", "counter",
 	       "Bytes of acknowledged batches, before compression.",
 	       (double)stats->sender.bytes_sent);

@@ -15,6 +15,7 @@
 #include "agent/bpf/machine.h"
 #include "agent/profiler.h"
 #include "agent/ship/sender.h"
+#include "agent/ship/spool_folder.h"
 #include "agent/sources/source.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -247,6 +248,34 @@ static void check_cache(struct check *check)
 		    (double)free_bytes / (1 << 30));
 }
 
+static void check_spool(struct check *check)
+{
+	const char *folder = check->options->spool_folder;
+	struct statvfs disk;
+
+	if (!folder)
+		say(check, FINDING_NOTE, "spool",
+		    "in memory: a restart of the agent loses what the collector has not got yet; "
+		    "--spool-dir keeps it");
+	else if (access(folder, W_OK | X_OK) || statvfs(folder, &disk))
+		say(check, FINDING_WARNING, "spool",
+		    "%s cannot be written: %s; batches wait in memory; make the folder for user "
+		    "%u, or "
+		    "name another with --spool-dir",
+		    folder, strerror(errno), (unsigned int)geteuid());
+	else if (spool_folder_room(&disk) < check->options->spool_folder_bytes)
+		say(check, FINDING_WARNING, "spool",
+		    "%s has room for %llu MiB of batches, --spool-disk is %llu MiB: %llu MiB of "
+		    "its "
+		    "disk are kept free",
+		    folder, (unsigned long long)(spool_folder_room(&disk) >> 20),
+		    (unsigned long long)(check->options->spool_folder_bytes >> 20),
+		    (unsigned long long)(spool_folder_kept_free(&disk) >> 20));
+	else
+		say(check, FINDING_OK, "spool", "%s, room for %.1f GiB", folder,
+		    (double)spool_folder_room(&disk) / (1 << 30));
+}
+
 // ---- the collector --------------------------------------------------------------------------
 
 /* A request without a profile: the collector first asks who sends it, then refuses it as malformed. Nothing is stored. */
@@ -324,6 +353,7 @@ int node_check(const struct options *options)
 	check_gpu(&check);
 	check_clock(&check);
 	check_cache(&check);
+	check_spool(&check);
 	uint32_t node_failures = check.found[FINDING_FAILURE];
 	bool is_collected = check_collector(&check);
 	uint32_t warnings = check.found[FINDING_WARNING];

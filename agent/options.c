@@ -252,6 +252,11 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  (uint64_t)1 << 40, "SIZE", "keep at most this much of fetched symbols" },
 		{ "spool", 0, CONFIG_SIZE, &o->spool_bytes, "64MiB", 1 << 20, (uint64_t)4 << 30,
 		  "SIZE", "keep at most this much in memory while the collector is unreachable" },
+		{ "spool-dir", 0, CONFIG_STRING, &o->spool_folder, NULL, 0, 0, "DIR",
+		  "keep there, for the next start of the agent, what the collector has not "
+		  "acknowledged" },
+		{ "spool-disk", 0, CONFIG_SIZE, &o->spool_folder_bytes, "1GiB", 1 << 20,
+		  (uint64_t)1 << 40, "SIZE", "keep at most this much in --spool-dir" },
 		{ "admin", 0, CONFIG_STRING, &o->admin, NULL, 0, 0, "ADDR",
 		  "answer /healthz, /readyz and /metrics at this host:port or unix:PATH" },
 		{ "check", 0, CONFIG_BOOL, &o->check, NULL, 0, 0, NULL,
@@ -277,6 +282,10 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		free(o->cache_folder);
 		o->cache_folder = NULL;
 	}
+	if (o->spool_folder && (!o->spool_folder[0] || strcmp(o->spool_folder, "none") == 0)) {
+		free(o->spool_folder);
+		o->spool_folder = NULL;
+	}
 	if (o->debuginfod && (!o->debuginfod[0] || strcmp(o->debuginfod, "none") == 0)) {
 		free(o->debuginfod);
 		o->debuginfod = NULL;
@@ -297,6 +306,7 @@ void options_deinit(struct options *options)
 {
 	free(options->collector);
 	free(options->cache_folder);
+	free(options->spool_folder);
 	free(options->debuginfod);
 	free(options->wakers);
 	free(options->tls_ca);

@@ -24,6 +24,8 @@ struct options {
 	char *node;                   // the node's name; NULL: unknown
 	char *pod_labels, *pod_annotations, *excluded_namespaces; // patterns; NULL: none
 	uint64_t spool_bytes;
+	char *spool_folder; // NULL: none
+	uint64_t spool_folder_bytes;
 	char *cache_folder; // NULL: none
 	bool lines;
 	char *debuginfod; // URLs; NULL: none

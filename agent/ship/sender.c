@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/ship/sender.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,11 +14,11 @@
 #include "base/utc_text.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
+#include "agent/ship/batch.h"
 #include "agent/ship/spool.h"
 #include "agent/ship/stack_set.h"
 
 enum {
-	SPOOL_BATCHES_MAX = 1 << 16,  // three days of export intervals of 5 s
 	ACKNOWLEDGED_MAX = 1 << 16,   // 2 MiB of ids and their table; a busy node has some 20,000
 	MESSAGE_KEPT_BYTES = 1 << 20, // a larger buffer is freed after its batch
 	CANCEL_AGAIN_MS = 20,         // a call may begin just after it is cancelled
@@ -37,6 +36,8 @@ struct sender {
 	struct rpc_client *client;
 	struct id128 agent, boot;
 	char *address;
+	struct spool *spool;
+	uint64_t spool_bytes, spool_folder_bytes;
 	uint32_t call_ms, backoff_ms_min, backoff_ms_max;
 	uint64_t sequence; // of the sampling thread
 	pthread_t thread;
@@ -47,15 +48,14 @@ struct sender {
 	uint64_t random;
 	uint64_t away_since_ns;     // monotonic; 0: the collector answers
 	uint64_t refused_logged_ns; // monotonic; the last line about refused samples
+	bool has_given_up;          // after it was to stop: the collector is unreachable
 
 	pthread_mutex_t mutex; // over what follows
 	pthread_cond_t changed;
-	struct spool spool;
-	struct sender_stats stats; // the spool's counts aside
+	struct sender_stats stats; // the spool's aside
 	bool stopping;
 	bool stopped;
 	uint64_t stop_ns; // monotonic: no call lasts longer; set with `stopping`
-	uint64_t lost_batches;
 };
 
 enum outcome {
@@ -302,19 +302,34 @@ static bool is_stopping(struct sender *sender)
 	return stopping;
 }
 
+static void log_away(struct sender *sender, const struct error *err)
+{
+	const char *folder = spool_folder_path(sender->spool);
+	struct spool_stats spool;
+
+	spool_read_stats(sender->spool, &spool);
+	if (folder && spool.uses_folder)
+		log_warn("sender: export to collector %s failed: %s; spooling batches in %s (limit "
+			 "%llu MiB) until it answers",
+			 sender->address, err->text, folder,
+			 (unsigned long long)(sender->spool_folder_bytes >> 20));
+	else
+		log_warn("sender: export to collector %s failed: %s; spooling batches in memory "
+			 "(limit %llu MiB) until it answers",
+			 sender->address, err->text,
+			 (unsigned long long)(sender->spool_bytes >> 20));
+}
+
 static void note_away(struct sender *sender, const struct error *err)
 {
 	pthread_mutex_lock(&sender->mutex);
 	sender->stats.retries++;
 	sender->stats.away = true;
-	size_t bytes_max = sender->spool.bytes_max;
 	pthread_mutex_unlock(&sender->mutex);
 	if (sender->away_since_ns)
 		return;
 	sender->away_since_ns = clock_monotonic_ns();
-	log_warn("sender: export to collector %s failed: %s; spooling batches in memory (limit %zu "
-		 "MiB) until it answers",
-		 sender->address, err->text, bytes_max >> 20);
+	log_away(sender, err);
 }
 
 static void note_answer(struct sender *sender)
@@ -322,17 +337,17 @@ static void note_answer(struct sender *sender)
 	if (!sender->away_since_ns)
 		return;
 	uint64_t away_ms = (clock_monotonic_ns() - sender->away_since_ns) / NS_PER_MS;
+	struct spool_stats spool;
 
 	sender->away_since_ns = 0;
 	pthread_mutex_lock(&sender->mutex);
 	sender->stats.away = false;
-	uint32_t waiting = sender->spool.count;
-	uint64_t dropped = sender->spool.dropped_batches;
 	pthread_mutex_unlock(&sender->mutex);
+	spool_read_stats(sender->spool, &spool);
 	log_info("sender: collector answers again after %llu.%llu s: sending %u spooled batches, "
 		 "%llu batches dropped since the agent started",
 		 (unsigned long long)(away_ms / 1000), (unsigned long long)(away_ms % 1000 / 100),
-		 waiting, (unsigned long long)dropped);
+		 spool.count, (unsigned long long)spool.dropped_batches);
 }
 
 // ---- one batch ------------------------------------------------------------------------------
@@ -365,23 +380,12 @@ static void count_resend(struct sender *sender)
 	pthread_mutex_unlock(&sender->mutex);
 }
 
-static void count_lost(struct sender *sender)
-{
-	pthread_mutex_lock(&sender->mutex);
-	sender->lost_batches++;
-	pthread_mutex_unlock(&sender->mutex);
-}
-
-// Try until the batch is delivered or refused; once more, in full, when the sender is to stop.
-static void deliver(struct sender *sender, struct batch *batch)
+// Try until the batch is delivered or refused: then it returns true. Once more, in full, when the sender is to stop.
+static bool deliver(struct sender *sender, struct batch *batch)
 {
 	struct delivery delivery = { .batch = batch };
 	struct error err = { 0 };
 
-	if (batch_unpack(batch, &err)) {
-		count_refused(sender, batch, &err);
-		return;
-	}
 	for (;;) {
 		bool last = is_stopping(sender);
 		enum rpc_status status;
@@ -389,39 +393,33 @@ static void deliver(struct sender *sender, struct batch *batch)
 		switch (try_once(sender, &delivery, &status, &err)) {
 		case OUTCOME_DELIVERED:
 			count_delivered(sender, batch);
-			return;
+			return true;
 		case OUTCOME_REFUSED:
 			count_refused(sender, batch, &err);
-			return;
+			return true;
 		case OUTCOME_DEFINE:
 			count_resend(sender);
 			continue;
 		case OUTCOME_LATER:
 			break;
 		}
-		if (last) {
-			count_lost(sender);
-			return;
-		}
+		if (last)
+			return false;
 		note_away(sender, &err);
 		delivery.wait_ms = next_wait_ms(sender, &delivery, status);
 		wait_or_stop(sender, with_jitter(sender, delivery.wait_ms));
 	}
 }
 
-// The oldest batch; waits for one. NULL when the sender is to stop and there is none, or no time.
+// NULL when the sender is to stop and there is no batch, or no time for one.
 static struct batch *next_batch(struct sender *sender)
 {
-	struct batch *batch = NULL;
-
 	pthread_mutex_lock(&sender->mutex);
-	while (!sender->stopping && !sender->spool.count)
-		pthread_cond_wait(&sender->changed, &sender->mutex);
-	// After one lost batch the others would be lost, too, and the user waits.
-	if (!sender->stopping || (!sender->lost_batches && clock_monotonic_ns() < sender->stop_ns))
-		batch = spool_take(&sender->spool);
+	// After one try in vain the others would fail, too, and the user waits.
+	bool is_over = sender->stopping &&
+		       (sender->has_given_up || clock_monotonic_ns() >= sender->stop_ns);
 	pthread_mutex_unlock(&sender->mutex);
-	return batch;
+	return is_over ? NULL : spool_next(sender->spool);
 }
 
 static void *ship(void *argument)
@@ -431,13 +429,16 @@ static void *ship(void *argument)
 
 	pthread_setname_np(pthread_self(), "sender");
 	while ((batch = next_batch(sender))) {
-		deliver(sender, batch);
-		batch_free(batch);
+		if (deliver(sender, batch)) {
+			spool_finish(sender->spool, batch);
+		} else {
+			spool_return(sender->spool, batch);
+			sender->has_given_up = true;
+		}
 		if (sender->message.capacity > MESSAGE_KEPT_BYTES)
 			buffer_deinit(&sender->message);
 	}
 	pthread_mutex_lock(&sender->mutex);
-	sender->lost_batches += sender->spool.count;
 	sender->stopped = true;
 	pthread_cond_broadcast(&sender->changed);
 	pthread_mutex_unlock(&sender->mutex);
@@ -446,53 +447,66 @@ static void *ship(void *argument)
 
 // ---- from the sampling thread -----------------------------------------------------------------
 
+static void sender_free(struct sender *sender)
+{
+	rpc_client_close(sender->client);
+	stack_set_deinit(&sender->acknowledged);
+	buffer_deinit(&sender->message);
+	pthread_cond_destroy(&sender->changed);
+	pthread_mutex_destroy(&sender->mutex);
+	free(sender->address);
+	free(sender);
+}
+
+static int start(struct sender *sender, const struct sender_options *options, struct error *err)
+{
+	const struct spool_options spool = {
+		.memory_bytes_max = options->spool_bytes,
+		.count_max = SPOOL_BATCHES_MAX,
+		.folder = options->spool_folder,
+		.folder_bytes_max = options->spool_folder_bytes,
+		.memory_ms = SPOOL_MEMORY_MS,
+		.retry_ms = SPOOL_RETRY_S * 1000,
+	};
+	int rc = rpc_client_open(options->address, EXPORT_MESSAGE_BYTES_MAX, options->security,
+				 &sender->client, err);
+
+	if (!rc)
+		rc = spool_open(&spool, &sender->spool, err);
+	if (rc)
+		return rc;
+	rc = -pthread_create(&sender->thread, NULL, ship, sender);
+	return rc ? error_errno(err, rc, "sender: cannot start a thread") : 0;
+}
+
 int sender_open(const struct sender_options *options, struct sender **ret_sender, struct error *err)
 {
 	struct sender *sender = calloc(1, sizeof(*sender));
-	int rc = -ENOMEM;
 
 	if (!sender)
-		return error_set(err, rc, "sender: out of memory");
+		return error_set(err, -ENOMEM, "sender: out of memory");
 	sender->address = strdup(options->address);
-	if (!sender->address) {
-		free(sender);
-		return error_set(err, rc, "sender: out of memory");
-	}
 	sender->agent = options->agent;
 	sender->boot = options->boot;
+	sender->spool_bytes = options->spool_bytes;
+	sender->spool_folder_bytes = options->spool_folder_bytes;
 	sender->call_ms = options->call_ms;
 	sender->backoff_ms_min = options->backoff_ms_min;
 	sender->backoff_ms_max = options->backoff_ms_max;
 	sender->random = options->boot.low;
 	sender->acknowledged.count_max = ACKNOWLEDGED_MAX;
-	sender->spool.bytes_max = options->spool_bytes;
-	sender->spool.count_max = SPOOL_BATCHES_MAX;
 	pthread_mutex_init(&sender->mutex, NULL);
 	pthread_cond_init(&sender->changed, NULL);
 
-	rc = rpc_client_open(options->address, EXPORT_MESSAGE_BYTES_MAX, options->security,
-			     &sender->client, err);
-	if (!rc) {
-		rc = -pthread_create(&sender->thread, NULL, ship, sender);
-		if (rc)
-			error_errno(err, rc, "sender: cannot start a thread");
-	}
+	int rc = sender->address ? start(sender, options, err)
+				 : error_set(err, -ENOMEM, "sender: out of memory");
 	if (rc) {
-		rpc_client_close(sender->client);
-		free(sender->address);
-		free(sender);
+		spool_close(sender->spool, NULL);
+		sender_free(sender);
 		return rc;
 	}
 	*ret_sender = sender;
 	return 0;
-}
-
-static void count_dropped_unspooled(struct sender *sender, uint64_t sample_count)
-{
-	pthread_mutex_lock(&sender->mutex);
-	sender->spool.dropped_batches++;
-	sender->spool.dropped_samples += sample_count;
-	pthread_mutex_unlock(&sender->mutex);
 }
 
 void sender_push(struct sender *sender, struct profile *profile)
@@ -501,35 +515,16 @@ void sender_push(struct sender *sender, struct profile *profile)
 				     .boot = sender->boot,
 				     .sequence = ++sender->sequence };
 	uint64_t sample_count = profile->sample_count;
-	struct batch *batch = batch_new(&id, profile);
 
-	if (!batch) {
-		count_dropped_unspooled(sender, sample_count);
-		return;
-	}
-	pthread_mutex_lock(&sender->mutex);
-	bool waits = sender->spool.count || sender->stats.away;
-	pthread_mutex_unlock(&sender->mutex);
-	// Without the mutex: the sender's thread does not know this batch yet. One that cannot be
-	// packed is spooled as it is.
-	if (waits)
-		batch_pack(batch, NULL);
-
-	pthread_mutex_lock(&sender->mutex);
-	spool_add(&sender->spool, batch);
-	pthread_cond_broadcast(&sender->changed);
-	pthread_mutex_unlock(&sender->mutex);
+	spool_add(sender->spool, batch_new(&id, profile), sample_count);
 }
 
 void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats)
 {
 	pthread_mutex_lock(&sender->mutex);
 	*ret_stats = sender->stats;
-	ret_stats->batches_dropped = sender->spool.dropped_batches;
-	ret_stats->samples_dropped = sender->spool.dropped_samples;
-	ret_stats->spool_batches = sender->spool.count;
-	ret_stats->spool_bytes = sender->spool.bytes;
 	pthread_mutex_unlock(&sender->mutex);
+	spool_read_stats(sender->spool, &ret_stats->spool);
 }
 
 // Past the time for flushing, the thread's call is cancelled.
@@ -550,7 +545,7 @@ static void wait_for_thread(struct sender *sender)
 	pthread_mutex_unlock(&sender->mutex);
 }
 
-uint64_t sender_close(struct sender *sender, uint32_t flush_ms)
+uint64_t sender_close(struct sender *sender, uint32_t flush_ms, uint64_t *ret_kept)
 {
 	if (!sender)
 		return 0;
@@ -559,17 +554,10 @@ uint64_t sender_close(struct sender *sender, uint32_t flush_ms)
 	sender->stop_ns = clock_monotonic_ns() + flush_ms * NS_PER_MS;
 	pthread_cond_broadcast(&sender->changed);
 	pthread_mutex_unlock(&sender->mutex);
+	spool_end(sender->spool);
 	wait_for_thread(sender);
 	pthread_join(sender->thread, NULL);
-
-	uint64_t lost = sender->lost_batches;
-	rpc_client_close(sender->client);
-	stack_set_deinit(&sender->acknowledged);
-	buffer_deinit(&sender->message);
-	spool_deinit(&sender->spool);
-	pthread_cond_destroy(&sender->changed);
-	pthread_mutex_destroy(&sender->mutex);
-	free(sender->address);
-	free(sender);
+	uint64_t lost = spool_close(sender->spool, ret_kept);
+	sender_free(sender);
 	return lost;
 }

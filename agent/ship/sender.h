@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends profiles to a collector from a thread of its own: one batch at a time, oldest first, until the
-// collector acknowledges it. While the collector is unreachable, batches wait in a bounded spool in memory.
+// collector acknowledges it. While the collector is unreachable, batches wait in a bounded spool, in memory or on disk.
 // A retry has the same batch id, so that it counts once. Stack definitions are sent until the collector
 // acknowledges them, and again when it requests them.
 #pragma once
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/id128.h"
 #include "base/profile/profile.h"
+#include "agent/ship/spool.h"
 
 struct rpc_security;
 struct sender;
@@ -21,12 +22,15 @@ struct sender;
 struct sender_options {
 	const char *address; // of the collector, "host:port"
 	const struct rpc_security
-		*security;       // NULL: neither TLS nor a token; its paths are borrowed
-	struct id128 agent;      // identity_of_node()
-	struct id128 boot;       // identity_of_start()
-	uint64_t spool_bytes;    // limit of the spool; when full, the oldest batch is dropped
-	uint32_t call_ms;        // deadline of one try
-	uint32_t backoff_ms_min; // wait after the first failure, doubled after each one
+		*security;  // NULL: neither TLS nor a token; its paths are borrowed
+	struct id128 agent; // identity_of_node()
+	struct id128 boot;  // identity_of_start()
+	uint64_t
+		spool_bytes; // limit of the spool in memory; when full, the oldest batch is dropped
+	const char *spool_folder; // that the next start finds; NULL: none. Borrowed while it opens
+	uint64_t spool_folder_bytes; // limit of what is in it
+	uint32_t call_ms;            // deadline of one try
+	uint32_t backoff_ms_min;     // wait after the first failure, doubled after each one
 	uint32_t backoff_ms_max;
 };
 
@@ -38,8 +42,6 @@ struct sender_stats {
 	uint64_t batches_sent; // acknowledged
 	uint64_t samples_sent;
 	uint64_t bytes_sent;      // of acknowledged batches, before compression
-	uint64_t batches_dropped; // spool full
-	uint64_t samples_dropped;
 	uint64_t batches_refused; // by the collector, for good
 	uint64_t samples_refused;
 	uint64_t samples_out_of_range; // refused: outside of the collector's range of time
@@ -48,9 +50,8 @@ struct sender_stats {
 	uint64_t retries;       // tries that failed and were repeated
 	uint64_t resends;       // batches sent again with definitions
 	uint64_t duplicates;    // acknowledged batches that the collector had stored already
-	uint64_t spool_batches; // now, without the one that is being sent
-	uint64_t spool_bytes;
-	bool away; // the last try failed
+	bool away;              // the last try failed
+	struct spool_stats spool;
 };
 
 /** Starts the thread; connects with the first batch. Returns 0 or a negative errno with @err. */
@@ -63,7 +64,7 @@ void sender_push(struct sender *sender, struct profile *profile);
 void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats);
 
 /**
- * Send the spool, for at most @flush_ms, with one more try if the collector is unreachable. Then stop and
- * free. Returns the number of lost batches.
+ * Send the spool, for at most @flush_ms, with one more try if the collector is unreachable. What is left is written to the
+ * spool's folder. Then stop and free. Returns the number of lost batches; *ret_kept, if not NULL: of those in the folder.
  */
-uint64_t sender_close(struct sender *sender, uint32_t flush_ms);
+uint64_t sender_close(struct sender *sender, uint32_t flush_ms, uint64_t *ret_kept);

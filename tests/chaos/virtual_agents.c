@@ -99,7 +99,7 @@ static struct account read_account(struct sender *const *senders, uint32_t count
 
 		sender_read_stats(senders[i], &stats);
 		account.acknowledged += stats.samples_sent;
-		account.dropped += stats.samples_dropped;
+		account.dropped += stats.spool.dropped_samples;
 		account.refused += stats.samples_refused;
 		account.retries += stats.retries;
 		account.duplicates += stats.duplicates;

@@ -33,6 +33,8 @@ TEST(defaults_are_as_documented)
 	EXPECT_EQ(20 * NS_PER_MS, options.slot_ns, "slot");
 	EXPECT_EQ(0, options.pid, "pid");
 	EXPECT_EQ(64 << 20, options.spool_bytes, "spool");
+	assert_null(options.spool_folder);
+	EXPECT_EQ(1 << 30, options.spool_folder_bytes, "spool on disk");
 	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
 	EXPECT_EQ(SOURCE_WALL | SOURCE_MEMORY | SOURCE_GPU_CALLS, options.sources, "sources");
 	EXPECT_EQ(true, options.has_overhead_budget, "a budget");
@@ -189,7 +191,8 @@ TEST(flags_change_settings)
 	EXPECT_EQ(
 		0,
 		parse((const char *[]){ "--collector=[::1]:9", "--interval=1s", "--label=env=prod",
-					"-l", "team=ml", "--log-level=warn", "--spool=1GiB", NULL },
+					"-l", "team=ml", "--log-level=warn", "--spool=1GiB",
+					"--spool-dir=/var/lib/cairn-agent", NULL },
 		      &options, &err),
 		err.text);
 	EXPECT_STR("[::1]:9", options.collector, "collector");
@@ -198,6 +201,7 @@ TEST(flags_change_settings)
 	EXPECT_STR("ml", labels_get(&options.labels, "team"), "second label");
 	EXPECT_EQ(LOG_LEVEL_WARN, options.log_level, "log level");
 	EXPECT_EQ(1 << 30, options.spool_bytes, "spool");
+	EXPECT_STR("/var/lib/cairn-agent", options.spool_folder, "folder of the spool");
 	options_deinit(&options);
 }
 
@@ -221,6 +225,7 @@ static const struct {
 	{ "--label=9=x", "label" },
 	{ "--spool=1", "spool" },
 	{ "--spool=5GiB", "spool" },
+	{ "--spool-disk=1", "spool-disk" },
 	{ "--log-level=loud", "log-level" },
 	{ "--log-levle=info", "--log-level" },
 	{ "word", "word" },

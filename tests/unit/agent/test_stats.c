@@ -56,9 +56,12 @@ static const struct {
 	{ &now.profiler.jit.refused, "agent: JIT symbol lists not read: memory for JIT symbols "
 				     "full (jit_reads_dropped: 7 in the last 60 s); "
 				     "profile fewer processes with --pid" },
-	{ &now.sender.samples_dropped, "agent: samples dropped: spool full (spool_full: 7 in the "
-				       "last 60 s); check the collector, or raise "
-				       "--spool" },
+	{ &now.sender.spool.dropped_samples,
+	  "agent: samples dropped: spool full (spool_full: 7 in the last 60 s); check the "
+	  "collector, or raise --spool; on disk, --spool-disk" },
+	{ &now.sender.spool.damaged,
+	  "agent: batches in --spool-dir dropped: damaged, cut short or unreadable "
+	  "(spool_damaged: 7 in the last 60 s); check its disk" },
 };
 
 TEST(a_loss_is_logged_with_cause_and_advice)
@@ -157,7 +160,7 @@ TEST(counters_that_rose_are_exported)
 						 clock_realtime_ns() - NS_PER_SECOND));
 	before.profiler.bpf_counters[COUNTER_SAMPLES] = 100;
 	now.profiler.bpf_counters[COUNTER_SAMPLES] = 350;
-	now.sender.samples_dropped = 7;
+	now.sender.spool.dropped_samples = 7;
 	assert_int_equal(0, stats_add_series(&before, &now, &labels, &interval));
 	const struct profile *profile = interval.profile;
 	EXPECT_EQ(2, profile->series_count, "series");

@@ -18,6 +18,7 @@ struct collector_double {
 	int port;
 	pthread_mutex_t mutex;
 	uint64_t sequences[DOUBLE_BATCHES_MAX]; // stored, in order of arrival
+	uint64_t boots[DOUBLE_BATCHES_MAX];     // of these: the id's low half
 	uint32_t stored;
 	uint64_t samples;
 	int64_t value;
@@ -57,10 +58,10 @@ static inline void double_learn(struct collector_double *c, const struct profile
 	}
 }
 
-static inline bool double_has(const struct collector_double *c, uint64_t sequence)
+static inline bool double_has(const struct collector_double *c, const struct batch_id *batch)
 {
 	for (uint32_t i = 0; i < c->stored; i++)
-		if (c->sequences[i] == sequence)
+		if (c->sequences[i] == batch->sequence && c->boots[i] == batch->boot.low)
 			return true;
 	return false;
 }
@@ -82,12 +83,13 @@ static inline void double_store(struct collector_double *c, const struct batch_i
 {
 	c->last = *batch;
 	response->refused = c->refused;
-	response->duplicate = double_has(c, batch->sequence);
+	response->duplicate = double_has(c, batch);
 	if (response->duplicate)
 		return;
 	double_learn(c, profile);
 	if (!double_checks_stacks(c, profile, response))
 		return;
+	c->boots[c->stored] = batch->boot.low;
 	c->sequences[c->stored++] = batch->sequence;
 	c->samples += profile->sample_count;
 	for (uint32_t i = 0; i < profile->sample_count; i++)

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tests/unit/agent/ship/collector_double.h"
+#include "tests/unit/agent/ship/disk_double.h"
 #include "base/contract/label_names.h"
 
 // Nobody waits that long, however busy the machine is, but who waits in vain.
@@ -63,14 +64,17 @@ static struct profile *profile_of_interval(uint32_t number)
 	return profile;
 }
 
-static struct sender *sender_to(int port, uint64_t spool_bytes)
+static struct sender *start_sender(int port, uint64_t boot, uint64_t spool_bytes,
+				   const char *folder)
 {
 	char address[32];
 	const struct sender_options options = {
 		.address = address,
 		.agent = { 1, 2 },
-		.boot = { 3, 4 },
+		.boot = { 3, boot },
 		.spool_bytes = spool_bytes,
+		.spool_folder = folder,
+		.spool_folder_bytes = 64 << 20,
 		.call_ms = LONG_MS,
 		.backoff_ms_min = 10,
 		.backoff_ms_max = 40,
@@ -81,6 +85,11 @@ static struct sender *sender_to(int port, uint64_t spool_bytes)
 	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
 	EXPECT_EQ(0, sender_open(&options, &sender, &err), err.text);
 	return sender;
+}
+
+static struct sender *sender_to(int port, uint64_t spool_bytes)
+{
+	return start_sender(port, 4, spool_bytes, NULL);
 }
 
 static struct sender_stats stats_of(struct sender *sender)
@@ -113,7 +122,7 @@ TEST(sends_batches_in_order)
 	EXPECT_EQ(1, c.last.agent.high, "agent");
 	EXPECT_EQ(4, c.last.boot.low, "boot");
 	EXPECT_EQ(10 * SAMPLES, stats_of(sender).samples_sent, "stats");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -129,7 +138,7 @@ TEST(sends_definitions_until_acknowledged)
 	}
 	EXPECT_EQ(6, c.defined, "the common stack once, a new one in each batch");
 	EXPECT_EQ(5, c.calls, "calls");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -151,7 +160,7 @@ TEST(sends_a_definition_again_with_new_names)
 		WAIT_FOR(stats_of(sender).batches_sent == i + 1);
 	}
 	EXPECT_EQ(3, c.defined, "two stacks, and one of them again with its name");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -172,7 +181,7 @@ TEST(resends_requested_definitions)
 	EXPECT_EQ(3, c.calls, "the second batch came twice");
 	EXPECT_EQ(1, stats_of(sender).resends, "resends");
 	EXPECT_EQ(2 * SAMPLES * 1000, c.value, "value");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -189,7 +198,7 @@ TEST(drops_a_batch_refused_for_ever)
 	sender_push(sender, profile_of_interval(1));
 	WAIT_FOR(stats_of(sender).batches_sent == 1);
 	expect_sequences(&c, 2, 2);
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -209,7 +218,7 @@ TEST(counts_samples_that_the_collector_refused)
 	EXPECT_EQ(6, stats.samples_out_of_range, "late or of the future");
 	EXPECT_EQ(6, stats.samples_series, "without room");
 	EXPECT_EQ(8, stats.samples_other, "without their labels");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -226,7 +235,7 @@ TEST(delivers_once_after_an_outage)
 		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	WAIT_FOR(stats_of(sender).retries > 1);
-	assert_true(stats_of(sender).spool_batches >= 48);
+	assert_true(stats_of(sender).spool.count >= 48);
 	double_start(&c, c.port);
 	WAIT_FOR(stats_of(sender).batches_sent == 50);
 	expect_sequences(&c, 1, 50);
@@ -234,7 +243,7 @@ TEST(delivers_once_after_an_outage)
 	EXPECT_EQ(51, c.defined, "packed batches leave out what is known, too");
 	assert_true(stats_of(sender).retries > 1);
 	EXPECT_EQ(false, stats_of(sender).away, "back");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -250,7 +259,7 @@ TEST(a_lost_acknowledgement_counts_once)
 	expect_sequences(&c, 1, 3);
 	EXPECT_EQ(3 * SAMPLES * 1000, c.value, "value");
 	EXPECT_EQ(1, stats_of(sender).duplicates, "the first came three times, twice failing");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -285,7 +294,7 @@ TEST(retries_or_drops_by_status)
 		EXPECT_EQ(row->refused, stats_of(sender).batches_refused, row->what);
 		EXPECT_EQ(row->times + row->sent, c.calls, row->what);
 		expect_sequences(&c, 1 + row->refused, 3);
-		EXPECT_EQ(0, sender_close(sender, 1000), row->what);
+		EXPECT_EQ(0, sender_close(sender, 1000, NULL), row->what);
 		double_stop(&c);
 	}
 }
@@ -345,7 +354,7 @@ TEST(drops_only_what_is_too_large)
 		sender_push(sender, profile_of_interval(1));
 		WAIT_FOR(stats_of(sender).batches_sent == 2 - row->refused);
 		EXPECT_EQ(row->refused, stats_of(sender).batches_refused, row->what);
-		EXPECT_EQ(0, sender_close(sender, 1000), row->what);
+		EXPECT_EQ(0, sender_close(sender, 1000, NULL), row->what);
 		double_stop(&c);
 	}
 }
@@ -359,7 +368,7 @@ TEST(retries_after_a_malformed_answer)
 	sender_push(sender, profile_of_interval(0));
 	WAIT_FOR(stats_of(sender).batches_sent == 1);
 	EXPECT_EQ(3, stats_of(sender).retries, "retries");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -375,20 +384,21 @@ TEST(a_full_spool_drops_the_oldest)
 	WAIT_FOR(stats_of(sender).away);
 	for (uint32_t i = 1; i < 300; i++) {
 		sender_push(sender, profile_of_interval(i));
-		assert_true(stats_of(sender).spool_bytes <= 30000);
+		assert_true(stats_of(sender).spool.memory_bytes <= 30000);
 	}
 	stats = stats_of(sender);
-	assert_in_range(stats.spool_batches, 5, 250);
-	EXPECT_EQ(299, stats.spool_batches + stats.batches_dropped, "each waits or was dropped");
-	EXPECT_EQ(stats.batches_dropped * SAMPLES, stats.samples_dropped, "samples");
+	assert_in_range(stats.spool.count, 5, 250);
+	EXPECT_EQ(299, stats.spool.count + stats.spool.dropped_batches,
+		  "each waits or was dropped");
+	EXPECT_EQ(stats.spool.dropped_batches * SAMPLES, stats.spool.dropped_samples, "samples");
 
 	double_start(&c, c.port);
-	WAIT_FOR(stats_of(sender).batches_sent == 1 + stats.spool_batches);
+	WAIT_FOR(stats_of(sender).batches_sent == 1 + stats.spool.count);
 	EXPECT_EQ(1, c.sequences[0], "the one under way");
-	EXPECT_EQ(2 + stats.batches_dropped, c.sequences[1],
+	EXPECT_EQ(2 + stats.spool.dropped_batches, c.sequences[1],
 		  "then the oldest kept: the gap shows the rest");
 	EXPECT_EQ(300, c.sequences[c.stored - 1], "the newest");
-	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	EXPECT_EQ(0, sender_close(sender, 1000, NULL), "lost");
 	double_stop(&c);
 }
 
@@ -400,7 +410,7 @@ TEST(closing_sends_the_spool)
 
 	for (uint32_t i = 0; i < 10; i++)
 		sender_push(sender, profile_of_interval(i));
-	EXPECT_EQ(0, sender_close(sender, LONG_MS), "lost");
+	EXPECT_EQ(0, sender_close(sender, LONG_MS, NULL), "lost");
 	expect_sequences(&c, 1, 10);
 	double_stop(&c);
 }
@@ -416,7 +426,7 @@ TEST(closing_returns_the_lost_batches)
 		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	uint64_t before_ns = clock_monotonic_ns();
-	EXPECT_EQ(4, sender_close(sender, LONG_MS), "lost");
+	EXPECT_EQ(4, sender_close(sender, LONG_MS, NULL), "lost");
 	assert_true(clock_monotonic_ns() - before_ns < LONG_MS / 2 * NS_PER_MS); // no vain wait
 
 	// Back in the meantime: the one try more delivers all.
@@ -425,7 +435,7 @@ TEST(closing_returns_the_lost_batches)
 		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	double_start(&c, c.port);
-	EXPECT_EQ(0, sender_close(sender, LONG_MS), "lost");
+	EXPECT_EQ(0, sender_close(sender, LONG_MS, NULL), "lost");
 	expect_sequences(&c, 1, 4);
 	double_stop(&c);
 }
@@ -440,19 +450,75 @@ TEST(closing_cancels_a_hanging_call)
 		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(c.calls == 1);
 	uint64_t before_ns = clock_monotonic_ns();
-	EXPECT_EQ(3, sender_close(sender, 100), "lost");
+	EXPECT_EQ(3, sender_close(sender, 100, NULL), "lost");
 	uint64_t took_ms = (clock_monotonic_ns() - before_ns) / NS_PER_MS;
 	assert_in_range(took_ms, 90, LONG_MS / 2);
 	c.hangs = false;
 	double_stop(&c);
 }
 
+TEST(the_next_start_sends_what_waited_once)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+				      .store_then_fail = UINT32_MAX };
+	uint64_t kept = 0;
+
+	disk_folder_make();
+	double_start(&c, 0);
+	struct sender *sender = start_sender(c.port, 4, 64 << 20, disk_folder);
+	for (uint32_t i = 0; i < 4; i++)
+		sender_push(sender, profile_of_interval(i));
+	WAIT_FOR(c.calls >= 1); // the first is stored, but who knows
+	double_stop(&c);
+	EXPECT_EQ(0, sender_close(sender, 10, &kept), "lost");
+	EXPECT_EQ(4, kept, "kept");
+
+	c.store_then_fail = 0;
+	c.known_count = 0; // as another collector: definitions travel again
+	double_start(&c, c.port);
+	sender = start_sender(c.port, 6, 64 << 20, disk_folder);
+	WAIT_FOR(stats_of(sender).batches_sent == 4);
+	sender_push(sender, profile_of_interval(4));
+	WAIT_FOR(stats_of(sender).batches_sent == 5);
+	EXPECT_EQ(5, c.stored, "each once");
+	for (uint32_t i = 0; i < 5; i++) {
+		EXPECT_EQ(i < 4 ? i + 1 : 1, c.sequences[i], "in order");
+		EXPECT_EQ(i < 4 ? 4 : 6, c.boots[i], "under the id of the start that sampled it");
+	}
+	EXPECT_EQ(5 * SAMPLES * 1000, c.value, "value");
+	EXPECT_EQ(1, stats_of(sender).duplicates, "the first came twice");
+	EXPECT_EQ(0, sender_close(sender, 1000, &kept), "lost");
+	EXPECT_EQ(0, kept, "kept");
+	double_stop(&c);
+	disk_folder_remove();
+}
+
+/* The collector takes connections and never answers: the first call lasts for seconds. */
+TEST(batches_behind_a_hanging_call_are_written)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .hangs = true };
+	uint64_t kept = 0;
+
+	disk_folder_make();
+	double_start(&c, 0);
+	struct sender *sender = start_sender(c.port, 4, 64 << 20, disk_folder);
+	sender_push(sender, profile_of_interval(0));
+	WAIT_FOR(c.calls == 1);
+	sender_push(sender, profile_of_interval(1));
+	WAIT_FOR(stats_of(sender).spool.written == 2); // also the one that is being sent
+	EXPECT_EQ(0, sender_close(sender, 100, &kept), "lost");
+	EXPECT_EQ(2, kept, "kept");
+	c.hangs = false;
+	double_stop(&c);
+	disk_folder_remove();
+}
+
 TEST(closing_an_idle_sender_is_immediate)
 {
 	uint64_t before_ns = clock_monotonic_ns();
-	EXPECT_EQ(0, sender_close(sender_to(1, 64 << 20), LONG_MS), "lost");
+	EXPECT_EQ(0, sender_close(sender_to(1, 64 << 20), LONG_MS, NULL), "lost");
 	assert_true(clock_monotonic_ns() - before_ns < LONG_MS / 2 * NS_PER_MS);
-	EXPECT_EQ(0, sender_close(NULL, LONG_MS), "none");
+	EXPECT_EQ(0, sender_close(NULL, LONG_MS, NULL), "none");
 }
 
 TEST(refuses_a_wrong_address)
@@ -495,6 +561,8 @@ int main(void)
 		cmocka_unit_test(closing_sends_the_spool),
 		cmocka_unit_test(closing_returns_the_lost_batches),
 		cmocka_unit_test(closing_cancels_a_hanging_call),
+		cmocka_unit_test(the_next_start_sends_what_waited_once),
+		cmocka_unit_test(batches_behind_a_hanging_call_are_written),
 		cmocka_unit_test(closing_an_idle_sender_is_immediate),
 		cmocka_unit_test(refuses_a_wrong_address),
 		cmocka_unit_test(node_id_stays_start_id_changes),
