@@ -69,6 +69,18 @@ def test_agent_mounts_host_cgroups_read_only():
     assert mount["recursiveReadOnly"] == "IfPossible"  # submounts on cgroup v1
 
 
+def test_agents_spool_outlives_the_pod():
+    spec = pod("DaemonSet")
+    (agent,) = spec["containers"]
+    (folder,) = [arg.split("=", 1)[1] for arg in agent["args"] if arg.startswith("--spool-dir=")]
+    (mount,) = [mount for mount in agent["volumeMounts"] if mount["mountPath"] == folder]
+    assert not mount.get("readOnly")
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == mount["name"]]
+    assert volume["hostPath"] == {"path": folder, "type": "DirectoryOrCreate"}
+    # Two agents cannot share it: in a rollout the old one ends first.
+    assert "maxSurge" not in one("DaemonSet")["spec"]["updateStrategy"]["rollingUpdate"]
+
+
 def test_deletion_keeps_the_namespace():
     """And with it the collector's volume and the Secrets: kubectl delete -k."""
     assert not [r for r in resources() if r["kind"] == "Namespace"]

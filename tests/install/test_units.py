@@ -39,6 +39,13 @@ def test_agent_has_exactly_six_capabilities(installed):
     assert agent["NoNewPrivileges"] == "yes"
 
 
+def test_agents_spool_outlives_it(installed):
+    agent = unit(installed, "cairn-agent")
+    assert agent["Environment"] == f"CAIRN_SPOOL_DIR=%S/{agent['StateDirectory']}"
+    assert agent["StateDirectoryMode"] == "0700"
+    assert "--spool-dir" in flags_of("cairn-agent")
+
+
 def test_collector_has_no_privileges(installed):
     collector = unit(installed, "cairn-collector")
     assert collector["CapabilityBoundingSet"] == ""
