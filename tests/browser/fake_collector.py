@@ -131,6 +131,46 @@ def make_tree(name, style, size, seed):
     return tree
 
 
+@functools.lru_cache(1 << 16)
+def noise(name, second):
+    return random.Random(f"{name}{second}").random() * 0.22
+
+
+class MergedShape:
+    """One tree of several: its nodes, and where the nodes of each are in it."""
+
+    def __init__(self, trees):
+        """@trees: [(name of the node that they are below or None, tree)]."""
+        merged = Tree()
+        self.places = []
+        for group, tree in trees:
+            place = [0 if group is None else merged.add(0, (group, "", UNKNOWN))]
+            for node in range(1, len(tree.parent)):
+                place.append(merged.add(place[tree.parent[node]], tree.frame[node]))
+            self.places.append([(at, weight) for at, weight in zip(place[1:], tree.self_weight[1:]) if weight])
+        self.parent, self.frame = merged.parent, merged.frame
+
+    def fill(self, values):
+        """(self, total) of each node when the trees have these values."""
+        own = [0] * len(self.parent)
+        for place, value in zip(self.places, values):
+            for at, weight in place:
+                own[at] += int(weight * value)
+        total = list(own)
+        for node in range(len(total) - 1, 0, -1):
+            total[self.parent[node]] += total[node]
+        return own, total
+
+    @functools.cached_property
+    def outermost(self):
+        """Of each node: is no caller the same function?"""
+        above, is_outermost = [frozenset()], [True]
+        for parent, frame in zip(self.parent[1:], self.frame[1:]):
+            is_outermost.append(frame not in above[parent])
+            above.append(above[parent] | {frame} if is_outermost[-1] else above[parent])
+        return is_outermost
+
+
 class Data:
     """What the fake collector stores: for each service a tree of weights and a load over time."""
 
@@ -162,8 +202,7 @@ class Data:
         """Cores in use at @at_s, without the spike."""
         mean = self.services[name][0]
         wave = 1 + 0.22 * math.sin(at_s / 47 + len(name)) + 0.1 * math.sin(at_s / 9.1 + 2 * len(name))
-        noise = random.Random(f"{name}{int(at_s)}").random() * 0.22
-        return mean * (wave + noise)
+        return mean * (wave + noise(name, int(at_s)))
 
     def spike(self, name, at_s):
         begin = self.started_s - SPIKE_AGE_S
@@ -250,7 +289,6 @@ class Api:
 
     def __init__(self, data):
         self.data = data
-        self.tree_cache = {}
 
     def common(self, params):
         now = time.time()
@@ -347,33 +385,31 @@ class Api:
         return sums
 
     def merged(self, params):
-        """One tree of values: parents, frames, self, total."""
+        """The merged tree's shape, self and total of its nodes."""
         group_by = params.get("group_by", "")
-        merged = Tree()
         _, from_s, to_s = self.common(params)
+        parts, filled = [], []
         for (group, service, wait), values in sorted(self.totals(self.shares(params, group_by), from_s, to_s).items()):
-            root = merged.add(0, (group or f"(no {group_by})", "", UNKNOWN)) if group_by else 0
-            for tree, value in zip(self.data.trees_of(service, wait), values):
-                if tree is None or value == 0:
-                    continue
-                place = [root]
-                for node in range(1, len(tree.parent)):
-                    at = merged.add(place[tree.parent[node]], tree.frame[node], int(tree.self_weight[node] * value))
-                    place.append(at)
-        merged.self_weight = [int(w) for w in merged.self_weight]
-        total = list(merged.self_weight)
-        for node in range(len(total) - 1, 0, -1):
-            total[merged.parent[node]] += total[node]
-        return merged, total
+            below = (group or f"(no {group_by})") if group_by else None
+            for number, value in enumerate(values):
+                if value and self.data.trees_of(service, wait)[number]:
+                    parts.append((below, service, wait, number))
+                    filled.append(value)
+        shape = self.shape(tuple(parts))
+        return shape, *shape.fill(filled)
+
+    @functools.lru_cache(32)
+    def shape(self, parts):
+        return MergedShape([(below, self.data.trees_of(service, wait)[number]) for below, service, wait, number in parts])
 
     def merge(self, params):
         _, from_s, to_s = self.common(params)
-        tree, total = self.merged(params)
+        tree, own, total = self.merged(params)
         nodes_max = int(params.get("max_nodes", 16384))
         keep = [n for n in range(len(total)) if n == 0 or total[n] > 0]
         node_count = len(keep)
         if len(keep) > nodes_max:
-            largest = set(sorted(keep, key=lambda n: (-total[n], n))[:nodes_max])
+            largest = set(sorted(keep, key=total.__getitem__, reverse=True)[:nodes_max])
             keep = [n for n in keep if n in largest]
         place = {n: i for i, n in enumerate(keep)}
         cut = sum(total[n] for n in range(1, len(total)) if n not in place and tree.parent[n] in place)
@@ -387,23 +423,19 @@ class Api:
 
         columns = {"parent": [place[tree.parent[n]] for n in keep], "name": [position(tree.frame[n][0]) for n in keep],
                    "module": [position(tree.frame[n][1]) for n in keep], "kind": [tree.frame[n][2] for n in keep],
-                   "self": [tree.self_weight[n] for n in keep], "total": [total[n] for n in keep]}
+                   "self": [own[n] for n in keep], "total": [total[n] for n in keep]}
         return {**self.type_fields(params), "from_ns": int(from_s * 1e9), "to_ns": int(to_s * 1e9),
-                "total": total[0], "rows": node_count * 3, "stacks": sum(1 for w in tree.self_weight if w), "node_count": node_count,
+                "total": total[0], "rows": node_count * 3, "stacks": sum(1 for w in own if w), "node_count": node_count,
                 "series": len(self.selected(parse_selector(params.get("query", "")), params.get("type", profiles.CPU))),
                 "cut": cut, "kinds": KINDS, "names": names, "nodes": columns}
 
     def top(self, params):
-        tree, total = self.merged({**params, "group_by": ""})
+        tree, own, total = self.merged({**params, "group_by": ""})
         rows = {}
         for node in range(1, len(total)):
-            frame = tree.frame[node]
-            row = rows.setdefault(frame, [0, 0])
-            row[0] += tree.self_weight[node]
-            at = tree.parent[node]
-            while at and tree.frame[at] != frame:
-                at = tree.parent[at]
-            if at == 0:
+            row = rows.setdefault(tree.frame[node], [0, 0])
+            row[0] += own[node]
+            if tree.outermost[node]:
                 row[1] += total[node]
         ordered = sorted(((f, s, t) for f, (s, t) in rows.items() if t), key=lambda r: (-r[1], -r[2], r[0]))
         return {**self.type_fields(params), "total": total[0], "function_count": len(ordered),
@@ -491,13 +523,13 @@ class Api:
         }
 
     def collapsed(self, params):
-        tree, _ = self.merged(params)
+        tree, own, _ = self.merged(params)
         path, lines = [""], []
         for node in range(1, len(tree.parent)):
             above = path[tree.parent[node]]
             path.append((above + ";" if above else "") + tree.frame[node][0])
-            if tree.self_weight[node]:
-                lines.append(f"{path[node]} {tree.self_weight[node]}")
+            if own[node]:
+                lines.append(f"{path[node]} {own[node]}")
         return "\n".join(lines) + "\n"
 
 
