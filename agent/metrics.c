@@ -5,20 +5,8 @@
 
 #include "base/clock.h"
 #include "base/contract/knobs.h"
+#include "base/metric_text.h"
 #include "base/version.h"
-
-static void encode_head(struct buffer *buffer, const char *name, const char *type,
-			const char *sentence)
-{
-	buffer_printf(buffer, "# HELP %s %s\n# TYPE %s %s\n", name, sentence, name, type);
-}
-
-static void encode(struct buffer *buffer, const char *name, const char *type, const char *sentence,
-		   double value)
-{
-	encode_head(buffer, name, type, sentence);
-	buffer_printf(buffer, "%s %.15g\n", name, value);
-}
 
 static void encode_counters(const struct stats *stats, struct buffer *buffer)
 {
@@ -26,39 +14,38 @@ static void encode_counters(const struct stats *stats, struct buffer *buffer)
 		char token[STATS_TOKEN_BYTES], name[STATS_TOKEN_BYTES + 32];
 
 		snprintf(name, sizeof(name), "cairn_agent_%s_total", stats_counter_token(i, token));
-		encode(buffer, name, "counter", stats_counter_sentence(i),
-		       (double)stats_counter_value(stats, i));
+		metric_text_add(buffer, name, "counter", stats_counter_sentence(i),
+				(double)stats_counter_value(stats, i));
 	}
 }
 
 static void encode_overhead(const struct budget_stats *budget, struct buffer *buffer)
 {
-	encode(buffer, "cairn_agent_overhead_cores", "gauge",
-	       "CPU time of the agent and its kernel programs a second, in cores.",
-	       budget->overhead);
-	encode(buffer, "cairn_agent_overhead_budget_cores", "gauge",
-	       "Above so many cores the agent sheds load (--overhead-budget).", budget->budget);
-	encode(buffer, "cairn_agent_sampling_hertz", "gauge",
-	       "On-CPU samples a second and CPU, as load shedding has them now.",
-	       budget->frequency_hz);
-	encode(buffer, "cairn_agent_shedding_steps", "gauge",
-	       "Steps of load shedding that are active; 0: nothing is shed.", budget->level);
-	encode_head(buffer, "cairn_agent_shedding_step", "gauge",
-		    "How far each knob is turned down; 0: not at all. Of process_off_cpu: how many "
-		    "processes.");
+	metric_text_add(buffer, "cairn_agent_overhead_cores", "gauge",
+			"CPU time of the agent and its kernel programs a second, in cores.",
+			budget->overhead);
+	metric_text_add(buffer, "cairn_agent_overhead_budget_cores", "gauge",
+			"Above so many cores the agent sheds load (--overhead-budget).",
+			budget->budget);
+	metric_text_add(buffer, "cairn_agent_sampling_hertz", "gauge",
+			"On-CPU samples a second and CPU, as load shedding has them now.",
+			budget->frequency_hz);
+	metric_text_add(buffer, "cairn_agent_shedding_steps", "gauge",
+			"Steps of load shedding that are active; 0: nothing is shed.",
+			budget->level);
+	metric_text_begin(
+		buffer, "cairn_agent_shedding_step", "gauge",
+		"How far each knob is turned down; 0: not at all. Of process_off_cpu: how many "
+		"processes.");
 	for (enum knob knob = 0; knob < KNOB_GOVERNED; knob++)
 		buffer_printf(buffer, "cairn_agent_shedding_step{knob=\"%s\"} %u\n",
 			      knob_spec(knob)->token, budget->steps[knob]);
 }
 
-static void encode_process(const struct stats *stats, struct buffer *buffer)
+static void encode_process(struct buffer *buffer)
 {
-	encode(buffer, "process_cpu_seconds_total", "counter",
-	       "CPU time of the agent, without its kernel programs.",
-	       (double)stats->cpu_ns / NS_PER_SECOND);
-	encode(buffer, "process_resident_memory_bytes", "gauge", "Resident memory of the agent.",
-	       (double)stats->rss_bytes);
-	encode_head(buffer, "cairn_agent_build_info", "gauge", "The agent's version.");
+	metric_text_add_process(buffer);
+	metric_text_begin(buffer, "cairn_agent_build_info", "gauge", "The agent's version.");
 	buffer_printf(buffer, "cairn_agent_build_info{version=\"%s\"} 1\n", CAIRN_VERSION);
 }
 
@@ -67,39 +54,41 @@ void metrics_encode(const struct stats *stats, struct buffer *buffer)
 	const struct profiler_stats *profiler = &stats->profiler;
 
 	encode_counters(stats, buffer);
-	encode(buffer, "cairn_agent_collector_reachable", "gauge",
-	       "1 if the last try to send a batch got an answer.", !stats->sender.away);
-	encode(buffer, "cairn_agent_spool_batches", "gauge", "Batches that wait for the collector.",
-	       (double)stats->sender.spool.count);
-	encode(buffer, "cairn_agent_spool_bytes", "gauge",
-	       "Bytes of batches that wait in memory (--spool).",
-	       (double)stats->sender.spool.memory_bytes);
-	encode(buffer, "cairn_agent_spool_disk_bytes", "gauge",
-	       "Bytes of batches that wait on disk (--spool-disk).",
-	       (double)stats->sender.spool.folder_bytes);
-	encode(buffer, "cairn_agent_spool_disk_usable", "gauge",
-	       "1 if --spool-dir can be used; 0 if it is not set, or the log says why not.",
-	       stats->sender.spool.uses_folder);
-	encode(buffer, "cairn_agent_sent_bytes_total", "counter",
-	       "Bytes of acknowledged batches, before compression.",
-	       (double)stats->sender.bytes_sent);
-	encode(buffer, "cairn_agent_processes", "gauge", "Processes that the agent knows.",
-	       (double)profiler->processes);
-	encode(buffer, "cairn_agent_stacks", "gauge", "Stacks that the agent knows.",
-	       (double)profiler->stacks);
-	encode(buffer, "cairn_agent_unwind_tables", "gauge",
-	       "Files whose unwind tables are in the kernel.", (double)profiler->unwind.tables);
-	encode(buffer, "cairn_agent_unwind_tables_pending", "gauge",
-	       "Files whose unwind tables are being built: their stacks are truncated.",
-	       (double)profiler->unwind.tables_pending);
-	encode(buffer, "cairn_agent_unwind_table_bytes", "gauge", "Kernel memory of unwind tables.",
-	       (double)profiler->unwind.bytes);
-	encode(buffer, "cairn_agent_symbol_bytes", "gauge", "Memory of symbol tables.",
-	       (double)profiler->symbols_bytes);
-	encode(buffer, "cairn_agent_drain_seconds", "gauge",
-	       "Time that the last export interval took to read and symbolize.",
-	       (double)profiler->drain_ns / NS_PER_SECOND);
+	metric_text_add(buffer, "cairn_agent_collector_reachable", "gauge",
+			"1 if the last try to send a batch got an answer.", !stats->sender.away);
+	metric_text_add(buffer, "cairn_agent_spool_batches", "gauge",
+			"Batches that wait for the collector.", (double)stats->sender.spool.count);
+	metric_text_add(buffer, "cairn_agent_spool_bytes", "gauge",
+			"Bytes of batches that wait in memory (--spool).",
+			(double)stats->sender.spool.memory_bytes);
+	metric_text_add(buffer, "cairn_agent_spool_disk_bytes", "gauge",
+			"Bytes of batches that wait on disk (--spool-disk).",
+			(double)stats->sender.spool.folder_bytes);
+	metric_text_add(
+		buffer, "cairn_agent_spool_disk_usable", "gauge",
+		"1 if --spool-dir can be used; 0 if it is not set, or the log says why not.",
+		stats->sender.spool.uses_folder);
+	metric_text_add(buffer, "cairn_agent_sent_bytes_total", "counter",
+			"Bytes of acknowledged batches, before compression.",
+			(double)stats->sender.bytes_sent);
+	metric_text_add(buffer, "cairn_agent_processes", "gauge", "Processes that the agent knows.",
+			(double)profiler->processes);
+	metric_text_add(buffer, "cairn_agent_stacks", "gauge", "Stacks that the agent knows.",
+			(double)profiler->stacks);
+	metric_text_add(buffer, "cairn_agent_unwind_tables", "gauge",
+			"Files whose unwind tables are in the kernel.",
+			(double)profiler->unwind.tables);
+	metric_text_add(buffer, "cairn_agent_unwind_tables_pending", "gauge",
+			"Files whose unwind tables are being built: their stacks are truncated.",
+			(double)profiler->unwind.tables_pending);
+	metric_text_add(buffer, "cairn_agent_unwind_table_bytes", "gauge",
+			"Kernel memory of unwind tables.", (double)profiler->unwind.bytes);
+	metric_text_add(buffer, "cairn_agent_symbol_bytes", "gauge", "Memory of symbol tables.",
+			(double)profiler->symbols_bytes);
+	metric_text_add(buffer, "cairn_agent_drain_seconds", "gauge",
+			"Time that the last export interval took to read and symbolize.",
+			(double)profiler->drain_ns / NS_PER_SECOND);
 	if (profiler->budget_known)
 		encode_overhead(&profiler->budget, buffer);
-	encode_process(stats, buffer);
+	encode_process(buffer);
 }

@@ -5,12 +5,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
+#include "base/memory_limit.h"
 
 /* Of the counters of losses that rise on any busy machine, a log line is worth more than one in so many. */
 enum { ORDINARY_LOSSES = 20, OVERHEAD_TEXT_BYTES = 280 };
@@ -76,23 +76,13 @@ static const struct {
 	{ .counter = OWN(LAUNCHER_RESTARTS) },
 };
 
-static uint64_t read_rss(void)
-{
-	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
-	unsigned long long pages = 0;
-
-	if (!file || fscanf(file, "%*u %llu", &pages) != 1)
-		return 0;
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 void stats_read(struct stats *ret_stats, const struct profiler *profiler,
 		const struct stats_sources *sources)
 {
 	*ret_stats = (struct stats){
 		.time_ns = clock_monotonic_ns(),
 		.cpu_ns = clock_process_cpu_ns(),
-		.rss_bytes = read_rss(),
+		.rss_bytes = memory_resident(),
 	};
 	profiler_read_stats(profiler, &ret_stats->profiler);
 	sender_read_stats(sources->sender, &ret_stats->sender);

@@ -95,3 +95,14 @@ uint64_t memory_limit_machine(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
+
+uint64_t memory_resident(void)
+{
+	_cleanup_fclose_ FILE *statm = fopen("/proc/self/statm", "re");
+	unsigned long long pages;
+
+	// proc(5): size and resident, in pages.
+	if (!statm || fscanf(statm, "%*u %llu", &pages) != 1)
+		return 0;
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory may this process use?
+// How much memory may this process use, and how much does it?
 #pragma once
 
 #include <stdint.h>
@@ -10,3 +10,5 @@ uint64_t memory_limit_cgroup(void);
 uint64_t memory_limit_of(const char *cgroup_file, const char *mount);
 /** The machine's memory. */
 uint64_t memory_limit_machine(void);
+/** Bytes of this process that are resident; 0: the kernel does not say. */
+uint64_t memory_resident(void);

@@ -4,11 +4,10 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/metric_text.h"
 #include "base/version.h"
 
 static const struct {
@@ -136,23 +135,10 @@ void metrics_add_response(struct metrics *metrics, const char *endpoint, int sta
 	atomic_fetch_add(&found->bytes, bytes);
 }
 
-static void encode_head(struct buffer *buffer, const char *name, const char *type,
-			const char *sentence)
-{
-	buffer_printf(buffer, "# HELP %s %s\n# TYPE %s %s\n", name, sentence, name, type);
-}
-
-static void encode_figure(struct buffer *buffer, const char *name, const char *type,
-			  const char *sentence, double value)
-{
-	encode_head(buffer, name, type, sentence);
-	buffer_printf(buffer, "%s %.15g\n", name, value);
-}
-
 static void encode_responses(struct metrics *metrics, struct buffer *buffer)
 {
-	encode_head(buffer, "cairn_http_responses_total", "counter",
-		    "HTTP responses by endpoint and status class.");
+	metric_text_begin(buffer, "cairn_http_responses_total", "counter",
+			  "HTTP responses by endpoint and status class.");
 	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX; i++) {
 		struct metric_endpoint *endpoint = &metrics->endpoints[i];
 
@@ -179,7 +165,7 @@ static uint64_t response_count(const struct metric_endpoint *endpoint)
 
 static void encode_durations(struct metrics *metrics, struct buffer *buffer)
 {
-	encode_head(
+	metric_text_begin(
 		buffer, "cairn_http_response_seconds", "summary",
 		"Seconds from an HTTP request's arrival to the end of its response, by endpoint.");
 	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX; i++) {
@@ -193,32 +179,18 @@ static void encode_durations(struct metrics *metrics, struct buffer *buffer)
 			      endpoint->name, (double)endpoint->duration_ns / NS_PER_SECOND,
 			      endpoint->name, (unsigned long long)response_count(endpoint));
 	}
-	encode_head(buffer, "cairn_http_response_bytes_total", "counter",
-		    "Bytes of HTTP response bodies by endpoint.");
+	metric_text_begin(buffer, "cairn_http_response_bytes_total", "counter",
+			  "Bytes of HTTP response bodies by endpoint.");
 	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX && metrics->endpoints[i].name; i++)
 		buffer_printf(buffer, "cairn_http_response_bytes_total{endpoint=\"%s\"} %llu\n",
 			      metrics->endpoints[i].name,
 			      (unsigned long long)metrics->endpoints[i].bytes);
 }
 
-/** Resident memory: the second number of /proc/self/statm, in pages. */
-static uint64_t resident_bytes(void)
-{
-	_cleanup_fclose_ FILE *statm = fopen("/proc/self/statm", "re");
-	unsigned long long all, resident;
-
-	if (!statm || fscanf(statm, "%llu %llu", &all, &resident) != 2)
-		return 0;
-	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static void encode_process(struct buffer *buffer)
 {
-	encode_figure(buffer, "process_resident_memory_bytes", "gauge",
-		      "Resident memory of the collector.", (double)resident_bytes());
-	encode_figure(buffer, "process_cpu_seconds_total", "counter", "CPU time of the collector.",
-		      (double)clock_process_cpu_ns() / NS_PER_SECOND);
-	encode_head(buffer, "cairn_build_info", "gauge", "The collector's version.");
+	metric_text_add_process(buffer);
+	metric_text_begin(buffer, "cairn_build_info", "gauge", "The collector's version.");
 	buffer_printf(buffer, "cairn_build_info{version=\"%s\"} 1\n", CAIRN_VERSION);
 }
 
@@ -226,16 +198,16 @@ void metrics_encode(struct metrics *metrics, const struct store_stats *stats, ui
 		    struct buffer *buffer)
 {
 	for (size_t i = 0; i < METRIC_COUNT; i++)
-		encode_figure(buffer, counters[i].name, "counter", counters[i].sentence,
-			      (double)metrics->counters[i]);
-	encode_figure(buffer, "cairn_agents", "gauge",
-		      "Agents that sent a batch in the last minute.", agents);
+		metric_text_add(buffer, counters[i].name, "counter", counters[i].sentence,
+				(double)metrics->counters[i]);
+	metric_text_add(buffer, "cairn_agents", "gauge",
+			"Agents that sent a batch in the last minute.", agents);
 	for (size_t i = 0; stats && i < ARRAY_SIZE(store_figures); i++) {
 		uint64_t value;
 
 		memcpy(&value, (const char *)stats + store_figures[i].offset, sizeof(value));
-		encode_figure(buffer, store_figures[i].name, store_figures[i].type,
-			      store_figures[i].sentence, (double)value);
+		metric_text_add(buffer, store_figures[i].name, store_figures[i].type,
+				store_figures[i].sentence, (double)value);
 	}
 	encode_responses(metrics, buffer);
 	encode_durations(metrics, buffer);
