@@ -413,9 +413,43 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and la
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
 	$(pytest) --workers $(TEST_WORKERS) --together collector_url,real_url tests/browser
 
-.PHONY: deploy-check
-deploy-check: packages ## check the Kubernetes manifests
-	$(pytest) tests/deploy
+# Programs that are no Debian packages, of these versions, from their Go modules: they need a Go of 2025.
+HELM_VERSION := v3.19.5
+KUBECONFORM_VERSION := v0.7.0
+HELM := $(abspath $(BUILD))/tools/helm-$(HELM_VERSION)/helm
+KUBECONFORM := $(abspath $(BUILD))/tools/kubeconform-$(KUBECONFORM_VERSION)/kubeconform
+$(HELM): GO_PACKAGE := helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+$(KUBECONFORM): GO_PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform@$(KUBECONFORM_VERSION)
+# Helm's own build writes what Kubernetes it was made with; without that it takes itself to be of 1.20.
+$(HELM): GO_FLAGS := -ldflags "$(foreach package,chartutil lint/rules,$(foreach part,Major=1 Minor=34,\
+	-X helm.sh/helm/v3/pkg/$(package).k8sVersion$(part)))"
+$(HELM) $(KUBECONFORM):
+	$(call say,GO,$(notdir $@))
+	GOBIN=$(@D) go install $(GO_FLAGS) $(GO_PACKAGE)
+
+# The oldest version that the chart is for, and that of the cluster.
+KUBERNETES_VERSIONS := v1.30.14 v1.34.2
+KUBERNETES := $(lastword $(KUBERNETES_VERSIONS))
+SCHEMAS := $(abspath $(BUILD))/tools/schemas
+# Of Prometheus's operator and of OpenShift.
+DEFINITIONS := $(addprefix github.com/prometheus-operator/prometheus-operator@v0.85.0:example/prometheus-operator-crd/monitoring.coreos.com_,\
+	podmonitors.yaml prometheusrules.yaml) \
+	github.com/openshift/api@v0.0.0-20240830023148-b7d0481c9094:security/v1/zz_generated.crd-manifests/0000_03_config-operator_01_securitycontextconstraints.crd.yaml
+$(SCHEMAS)/v%: tests/deploy/make-schemas
+	$(call say,SCHEMAS,v$*)
+	tests/deploy/make-schemas $@ k8s.io/kubernetes@v$* $(DEFINITIONS)
+	touch $@
+
+.PHONY: manifests
+manifests: packages $(HELM) ## render the Helm chart into the Kubernetes manifests
+	HELM=$(HELM) deploy/helm/render
+
+# Helm's tests skip where nobody has built one.
+.PHONY: deploy-check chart
+deploy-check: packages ## check the Kubernetes manifests; with Helm, where it was built, the chart, too
+	HELM=$(wildcard $(HELM)) KUBECONFORM=$(wildcard $(KUBECONFORM)) SCHEMAS=$(wildcard $(SCHEMAS)) $(pytest) tests/deploy
+chart: packages $(PROGRAMS) $(HELM) $(KUBECONFORM) $(KUBERNETES_VERSIONS:%=$(SCHEMAS)/%) ## build Helm and kubeconform, and check the chart and the manifests by them
+	$(MAKE) deploy-check
 
 .PHONY: bpf-check
 bpf-check: packages $(PROGRAMS) ## check that the BPF programs fit the stack that 6.1 gives them

@@ -4,11 +4,12 @@
 import base64
 import pathlib
 import re
-import shutil
 import subprocess
 
 import pytest
 import yaml
+
+from helm import KUBERNETES, has_kustomize, kustomize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE = ROOT / "deploy/kubernetes/base"
@@ -208,10 +209,23 @@ def test_images_contain_what_manifests_run(image):
     assert "ca-certificates" in packages  # https servers of --debuginfod
 
 
-@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl: the rendering is not checked")
-def test_kustomize_renders_the_base():
-    version = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True).stdout
-    if "Kustomize Version: v5" not in version:
-        pytest.skip("this kubectl's kustomize is older than version 5")
-    rendered = subprocess.run(["kubectl", "kustomize", BASE], capture_output=True, text=True, check=True).stdout
-    assert {r["kind"] for r in yaml.safe_load_all(rendered)} >= {"DaemonSet", "StatefulSet", "Service", "NetworkPolicy"}
+@pytest.mark.skipif(not has_kustomize(), reason="no kubectl with kustomize 5: the rendering is not checked")
+@pytest.mark.parametrize("folder", ["base", "monitoring", *(f"overlays/{path.name}" for path in sorted((KUBERNETES / "overlays").iterdir()))])
+def test_kustomize_renders(folder):
+    rendered = kustomize(folder)
+    assert {r["kind"] for r in rendered} >= {"DaemonSet", "StatefulSet", "Service", "NetworkPolicy"}
+    cluster_wide = ("ClusterRole", "ClusterRoleBinding", "PriorityClass", "SecurityContextConstraints")
+    assert all(r["metadata"].get("namespace") == "cairn" for r in rendered if r["kind"] not in cluster_wide)
+
+
+@pytest.mark.skipif(not has_kustomize(), reason="no kubectl with kustomize 5")
+def test_least_privilege_is_what_docs_say():
+    rendered = kustomize("overlays/least-privilege")
+    (agent,) = [r for r in rendered if r["kind"] == "DaemonSet"]
+    spec = agent["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert set(container["securityContext"]["capabilities"]["add"]) == {"BPF", "PERFMON", "SYS_PTRACE"}
+    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
+    assert spec["automountServiceAccountToken"] is False and not [r for r in rendered if r["kind"].startswith("ClusterRole")]
+    text = (ROOT / "docs/install.md").read_text().split("**`least-privilege`**")[1].split("\n\n")[0]
+    assert set(re.findall(r"CAP_([A-Z_]+)", text)) == SIX - {"BPF", "PERFMON", "SYS_PTRACE"}
