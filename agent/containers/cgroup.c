@@ -157,39 +157,58 @@ static bool is_user_slice(struct slice component)
 /* A path that is being parsed. */
 struct reading {
 	struct cgroup cgroup;
-	bool unit_pays;
+	struct slice user; // its slice; empty: the path is not below one
+	struct slice unit; // the outermost
 };
 
-/* The first pod, container or user of the path; a unit only if there is none of these, as runtimes run in units, too. */
-static void note_payer(struct reading *reading, struct slice name, bool is_unit)
+/* What a user's own groups say is below the user's name. */
+static void set_name(const struct reading *reading, struct slice name, char *ret_text, size_t size)
 {
-	if (reading->cgroup.payer[0] && (is_unit || !reading->unit_pays))
+	size_t begin = reading->user.size ? reading->user.size + 1 : 0;
+
+	if (begin + name.size >= size)
 		return;
-	copy_slice(name, reading->cgroup.payer, sizeof(reading->cgroup.payer));
-	reading->unit_pays = is_unit;
+	copy_slice(reading->user, ret_text, size);
+	if (begin)
+		ret_text[begin - 1] = '/';
+	copy_slice(name, ret_text + begin, size - begin);
 }
 
-/* A path's last container is the innermost one; a unit after it runs in it. */
+/*
+ * The outermost pod, container or user is the system's word; what is within may be anybody's. A unit within is of a service
+ * manager there: the last one.
+ */
 static void parse_component(struct slice component, struct reading *reading)
 {
 	struct cgroup *cgroup = &reading->cgroup;
+	bool is_outer = !cgroup->container[0] && !cgroup->pod_uid[0] && !reading->user.size;
 	struct slice id;
 
-	if (is_user_slice(component))
-		note_payer(reading, component, false);
-	if (find_pod_uid(component, cgroup->pod_uid)) {
-		note_payer(reading, (struct slice){ cgroup->pod_uid, strlen(cgroup->pod_uid) },
-			   false);
+	if (is_outer && is_user_slice(component))
+		reading->user = component;
+	if (is_outer && find_pod_uid(component, cgroup->pod_uid))
 		cgroup->unit[0] = '\0';
-	}
-	if (find_container_id(component, &id)) {
-		note_payer(reading, id, false);
-		copy_slice(id, cgroup->container, sizeof(cgroup->container));
+	if (!cgroup->container[0] && find_container_id(component, &id)) {
+		set_name(reading, id, cgroup->container, sizeof(cgroup->container));
 		cgroup->unit[0] = '\0';
-	} else if (is_unit(component) && component.size < CGROUP_UNIT_BYTES) {
-		note_payer(reading, component, true);
-		copy_slice(component, cgroup->unit, sizeof(cgroup->unit));
+	} else if (is_unit(component)) {
+		if (!reading->unit.size)
+			reading->unit = component;
+		set_name(reading, component, cgroup->unit, sizeof(cgroup->unit));
 	}
+}
+
+/* A user's containers are not payers of their own: the user makes as many as it likes. */
+static void set_payer(const struct reading *reading, struct cgroup *cgroup)
+{
+	if (reading->user.size)
+		copy_slice(reading->user, cgroup->payer, sizeof(cgroup->payer));
+	else if (cgroup->pod_uid[0])
+		memcpy(cgroup->payer, cgroup->pod_uid, sizeof(cgroup->pod_uid));
+	else if (cgroup->container[0])
+		memcpy(cgroup->payer, cgroup->container, sizeof(cgroup->container));
+	else
+		copy_slice(reading->unit, cgroup->payer, sizeof(cgroup->payer));
 }
 
 static void parse_path(struct slice path, struct cgroup *ret_cgroup)
@@ -203,6 +222,7 @@ static void parse_path(struct slice path, struct cgroup *ret_cgroup)
 		parse_component((struct slice){ path.at, size }, &reading);
 		path = without_ends(path, slash ? size + 1 : size, 0);
 	}
+	set_payer(&reading, &reading.cgroup);
 	*ret_cgroup = reading.cgroup;
 }
 

@@ -134,8 +134,9 @@ static int set_service(struct labels *labels, const struct process_traits *trait
 		return set_string(labels, LABEL_SERVICE, "kernel");
 	if (labels_get(labels, LABEL_SERVICE))
 		return 0;
-	size_t size = service_of_unit(cgroup->unit);
-	return size ? set_label(labels, LABEL_SERVICE, cgroup->unit, size)
+	const char *unit = path_base_name(cgroup->unit); // a user's is below the user's slice
+	size_t size = service_of_unit(unit);
+	return size ? set_label(labels, LABEL_SERVICE, unit, size)
 		    : set_executable_service(labels, traits);
 }
 

@@ -23,7 +23,7 @@ static const struct label_spec labels[] = {
 	{ LABEL_WORKLOAD_KIND, "deployment, statefulset, daemonset, job, cronjob, static ..." },
 	{ LABEL_VERSION,
 	  "the service's version: service.version, or the tag of the container's image" },
-	{ LABEL_UNIT, "the systemd unit" },
+	{ LABEL_UNIT, "the systemd unit; a user's after user-1000.slice/" },
 	{ LABEL_WAIT, "what a blocked thread waits for" },
 	{ LABEL_STATE, "what a thread does: running, in the run queue, blocked" },
 	{ LABEL_DIRECTION, "where a GPU copy goes" },

@@ -33,13 +33,23 @@ static const struct {
 	  ID, "" },
 	{ "service within a container", "0::/docker/" ID "/system.slice/nginx.service", ID,
 	  "nginx.service" },
-	{ "container within a container", "0::/docker/" ID "/docker/" OTHER, OTHER, "" },
+	{ "container within a container", "0::/docker/" ID "/docker/" OTHER, ID, "" },
+	{ "scope within a container", "0::/docker/" ID "/docker-" OTHER ".scope", ID,
+	  "docker-" OTHER ".scope" },
+	{ "a user's unit", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/a.service",
+	  "", "user-1000.slice/a.service" },
+	{ "a user's container",
+	  "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID ".scope",
+	  "user-1000.slice/" ID, "" },
+	{ "a user's slice within a container", "0::/docker/" ID "/user-1.slice/a.service", ID,
+	  "a.service" },
 	{ "ECS Fargate",
 	  "1:cpu:/ecs/0123456789abcdef0123456789abcdef/"
 	  "0123456789abcdef0123456789abcdef-1234567890",
 	  "0123456789abcdef0123456789abcdef-1234567890", "" },
 	{ "32 digits", "4:memory:/x/c17e51d4ed81b70245ec26b77f9f0b34\n", "", "" },
-	{ "session", "0::/user.slice/user-1000.slice/session-3.scope", "", "session-3.scope" },
+	{ "session", "0::/user.slice/user-1000.slice/session-3.scope", "",
+	  "user-1000.slice/session-3.scope" },
 	{ "container line among others",
 	  "2:cpu:/system.slice/a.service\n1:name=systemd:/x/" ID "\n", ID, "" },
 	{ "root", "0::/\n", "", "" },
@@ -53,7 +63,7 @@ static const struct {
 	{ "no colons", "nonsense\n\n::\n:\n", "", "" },
 };
 
-TEST(finds_containers_and_units_in_last_components)
+TEST(finds_containers_and_units)
 {
 	for EACH (row, cases) {
 		struct cgroup cgroup;
@@ -99,7 +109,40 @@ TEST(finds_pods_by_uid)
 	}
 }
 
-#define POD "12345678-1234-1234-1234-123456789abc"
+#define POD     "12345678-1234-1234-1234-123456789abc"
+#define VICTIM  "abcdef01-1234-1234-1234-123456789abc"
+#define A_USERS "0::/user.slice/user-1000.slice/user@1000.service/app.slice/"
+
+/* Who may make groups, which have any names, would have another pod's labels. */
+TEST(takes_no_pod_from_groups_within_others)
+{
+	static const struct {
+		const char *what;
+		const char *text;
+		const char *pod_uid, *container;
+	} rows[] = {
+		{ "in a pod", "0::/kubepods/pod" POD "/" ID "/kubepods/pod" VICTIM "/" OTHER, POD,
+		  ID },
+		{ "in a pod, without a container of its own",
+		  "0::/kubepods/pod" POD "/kubepods/pod" VICTIM "/" OTHER, POD, OTHER },
+		{ "in a container", "0::/docker/" ID "/kubepods/pod" VICTIM "/" OTHER, "", ID },
+		{ "in a scope", "0::/system.slice/docker-" ID ".scope/pod" VICTIM "/" OTHER, "",
+		  ID },
+		{ "a user's", A_USERS "kubepods/pod" VICTIM "/" OTHER, "",
+		  "user-1000.slice/" OTHER },
+		{ "a user's, in one component",
+		  A_USERS "kubepods-pod" VICTIM ".slice:cri-containerd:" OTHER, "",
+		  "user-1000.slice/" OTHER },
+	};
+
+	for EACH (row, rows) {
+		struct cgroup cgroup;
+
+		cgroup_parse(row->text, strlen(row->text), &cgroup);
+		EXPECT_STR(row->pod_uid, cgroup.pod_uid, row->what);
+		EXPECT_STR(row->container, cgroup.container, row->what);
+	}
+}
 
 /* Or who may make groups would have as many shares of the agent as it likes, or spend another's. */
 TEST(the_outermost_pod_container_or_user_pays)
@@ -156,7 +199,7 @@ TEST(survives_random_bytes)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(finds_containers_and_units_in_last_components),
-	  cmocka_unit_test(finds_pods_by_uid),
+RUN_TESTS(cmocka_unit_test(finds_containers_and_units), cmocka_unit_test(finds_pods_by_uid),
+	  cmocka_unit_test(takes_no_pod_from_groups_within_others),
 	  cmocka_unit_test(the_outermost_pod_container_or_user_pays),
 	  cmocka_unit_test(survives_random_bytes))
