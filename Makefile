@@ -24,7 +24,11 @@ FORTIFY_LEVEL := $(if $(shell echo | $(CC) -O2 -Werror $(FORTIFY)=3 -include fea
 BRANCH_PROTECTION := $(if $(filter x86_64,$(ARCH)),-fcf-protection)$(if $(filter aarch64,$(ARCH)),-mbranch-protection=standard)
 HARDENING := $(if $(SANITIZE),,$(FORTIFY)=$(FORTIFY_LEVEL) -fstack-protector-strong $(BRANCH_PROTECTION)) -fPIE
 
-CFLAGS := -std=gnu11 -O2 -g $(HARDENING) -D_GNU_SOURCE -I. -I$(BUILD)/gen -MMD -MP -fno-omit-frame-pointer \
+# A release's bytes do not depend on the folder that it is built in.
+RELEASE ?=
+PATHS := $(if $(RELEASE), -ffile-prefix-map=$(CURDIR)=/usr/src/cairn-$(VERSION))
+
+CFLAGS := -std=gnu11 -O2 -g $(HARDENING)$(PATHS) -D_GNU_SOURCE -I. -I$(BUILD)/gen -MMD -MP -fno-omit-frame-pointer \
 	  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror -pthread
 LDFLAGS := -pthread -pie -Wl,--as-needed,-z,relro,-z,now
 # SANITIZE=thread: races of threads; any other value: memory and undefined behaviour.
@@ -37,7 +41,7 @@ endif
 CXXFLAGS = -std=gnu++17 -Wno-unused-parameter $(filter-out -std=% -Wstrict-prototypes -Wmissing-prototypes -Wshadow,$(CFLAGS))
 # Where the kernel's asm/ headers of the machine are.
 ASM_INCLUDE := /usr/include/$(shell $(CC) -dumpmachine)
-BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -MMD -MP \
+BPF_CFLAGS := -target bpf -O2 -g$(PATHS) -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -MMD -MP \
 	      -idirafter $(ASM_INCLUDE) -Wall -Wextra -Werror \
 	      -Wno-unused-parameter -Wno-missing-declarations
 
@@ -661,6 +665,37 @@ uninstall: ## remove what `make install` with the same DESTDIR and PREFIX has co
 	for name in $(SETTINGS); do \
 		! cmp -s deploy/settings/$$name "$(DESTDIR)$(SYSCONFDIR)/cairn/$$name" || rm "$(DESTDIR)$(SYSCONFDIR)/cairn/$$name"; done
 	! test -d "$(DESTDIR)$(SYSCONFDIR)/cairn" || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$(SYSCONFDIR)/cairn"
+
+# ---- releasing ------------------------------------------------------------------------------
+
+# Of a clean build of its own, as of the version's day.
+RELEASE_BUILD := $(BUILD)/release
+DIST := $(BUILD)/dist
+RELEASE_DAY = $(shell sed -n 's/^\#\# .* (\(.*\))$$/\1/p' CHANGELOG.md | head -n 1)
+release = RELEASE=1 SOURCE_DATE_EPOCH=$(shell date --utc --date $(RELEASE_DAY) +%s)
+
+.PHONY: release-build
+release-build: packages packages-dist
+	$(MAKE) BUILD=$(RELEASE_BUILD) RELEASE=1 all
+
+.PHONY: debs
+debs: release-build ## build Debian packages into build/dist
+	$(call say,DEB,$(DIST))
+	rm -f $(DIST)/*.deb
+	$(release) deploy/release/build-debs $(RELEASE_BUILD) $(DIST)
+
+.PHONY: tarball
+tarball: release-build ## build a tarball for any distribution into build/dist
+	$(call say,TAR,$(DIST))
+	$(release) deploy/release/build-tarball $(RELEASE_BUILD) $(DIST)
+
+.PHONY: dist
+dist: debs tarball ## build all that a version is published as into build/dist: docs/install.md says what is for whom
+	$(release) deploy/release/finish $(DIST)
+
+.PHONY: dist-check
+dist-check: packages packages-dist ## install, run and remove what build/dist has, in roots of Debian 11, 12 and 13
+	python3 -m pytest -q -s tests/release
 
 .PHONY: format
 format: packages ## lay out the C code as .clang-format says
