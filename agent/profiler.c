@@ -34,7 +34,7 @@
 #include "agent/stacks/stack_table.h"
 #include "agent/stacks/wait_class_cache.h"
 #include "agent/symbols/debug_file.h"
-#include "agent/symbols/executable.h"
+#include "agent/symbols/executable_symbols.h"
 #include "agent/symbols/identity_cache.h"
 #include "agent/symbols/kallsyms.h"
 #include "agent/symbols/kallsyms_reading.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "agent/symbols/executable_symbols.h"
 #include "agent/symbols/source_line_reader.h"
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "agent/symbols/executable_symbols.h"
 #include "base/clock.h"
 
 // Kernel addresses mean the same in every process.

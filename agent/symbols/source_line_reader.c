@@ -16,6 +16,7 @@
 #include "base/symbols/source_line_cache.h"
 #include "base/profile/profile.h"
 #include "base/string_table.h"
+#include "agent/symbols/executable_symbols.h"
 #include "agent/symbols/source_line_worker.h"
 
 /* A slow file is read rarely: requests are apart by this many times their cost. */

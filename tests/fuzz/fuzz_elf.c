@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/symbols/executable.h"
+#include "agent/symbols/executable_symbols.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

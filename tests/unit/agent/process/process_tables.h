@@ -10,6 +10,7 @@
 
 #include "agent/process/proc.h"
 #include "agent/process/process_table.h"
+#include "agent/symbols/executable_symbols.h"
 #include "tests/test.h"
 #include "tests/unit/agent/process/new_process_table.h"
 

@@ -9,6 +9,7 @@
 
 #include "agent/elf/foreign_file.h"
 #include "agent/process/mapped_file.h"
+#include "agent/symbols/executable_symbols.h"
 #include "tests/test.h"
 
 #define AT "00400000-00452000 r-xp 00001000 08:02 173521 "

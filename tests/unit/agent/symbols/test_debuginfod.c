@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "agent/symbols/debug_file.h"
-#include "agent/symbols/executable.h"
+#include "agent/symbols/executable_symbols.h"
 #include "base/clock.h"
 #include "base/symbols/debug_cache.h"
 #include "tests/captured_stderr.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/symbols/executable.h"
+#include "agent/symbols/executable_symbols.h"
 
 #include <dlfcn.h>
 #include <errno.h>

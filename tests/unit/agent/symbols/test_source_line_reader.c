@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "agent/symbols/executable_symbols.h"
 #include "agent/symbols/source_line_worker.h"
 #include "base/cleanup.h"
 #include "tests/confined_tests.h"
