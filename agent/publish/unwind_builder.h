@@ -8,6 +8,7 @@
 
 #include "agent/elf/file_version.h"
 #include "agent/symbols/executable.h"
+#include "agent/symbols/file_identity.h"
 #include "agent/unwind/analyzed_functions.h"
 #include "agent/unwind/unwind_table.h"
 #include "agent/bpf/unwind_maps.h"

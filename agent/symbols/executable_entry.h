@@ -25,9 +25,10 @@ struct executable_entry {
 	struct file_version version;           // of the open file, as it was hashed
 	char content[FILE_CONTENT_TEXT_BYTES]; // its hash
 	uint32_t hashed_again;
-	bool is_stale;             // that was written since: it says nothing about the others
-	bool is_system;            // root owns a file of it that nobody else may write
-	char folder[EXECUTABLE_FOLDER_BYTES]; // in /proc of a process whose debug file it has; "": none
+	bool is_stale;  // that was written since: it says nothing about the others
+	bool is_system; // root owns a file of it that nobody else may write
+	char folder
+		[EXECUTABLE_FOLDER_BYTES]; // in /proc of a process whose debug file it has; "": none
 	char debug_content[FILE_CONTENT_TEXT_BYTES]; // of that debug file; "": none
 	struct file_symbols symbols;                 // without a table: not read
 	int debug_fd;                                // from debuginfod, not read yet; -1: none

@@ -38,7 +38,8 @@ void executable_entry_free_symbols(struct executable_table *table, struct execut
 	entry->serial = table->next_serial++; // the next table may number symbols otherwise
 }
 
-static void free_least_recently_used(struct executable_table *table, const struct executable_entry *but)
+static void free_least_recently_used(struct executable_table *table,
+				     const struct executable_entry *but)
 {
 	struct executable_entry *oldest = NULL;
 
@@ -129,13 +130,15 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
-static void charge_reading(struct executable_table *table, const struct executable_entry *entry, uint64_t ns)
+static void charge_reading(struct executable_table *table, const struct executable_entry *entry,
+			   uint64_t ns)
 {
 	table->reading_ns += ns;
 	shares_take(&table->reading, entry->executable.payer, ns);
 }
 
-static bool may_read_symbols(const struct executable_table *table, const struct executable_entry *entry)
+static bool may_read_symbols(const struct executable_table *table,
+			     const struct executable_entry *entry)
 {
 	return shares_may_take(&table->reading, entry->executable.payer, table->reading_ns,
 			       EXECUTABLE_SYMBOLS_NS_MAX);
@@ -175,7 +178,8 @@ static int read_symbols(struct executable_table *table, struct executable_entry 
 }
 
 /* A symbol's demangled name, cached or read; NULL if it cannot be read. */
-static const char *name_of(struct executable_table *table, struct executable_entry *entry, uint32_t symbol)
+static const char *name_of(struct executable_table *table, struct executable_entry *entry,
+			   uint32_t symbol)
 {
 	const char *cached = symbol_name_cache_find(&table->names, entry->serial, symbol);
 	char mangled[SYMBOL_NAME_BYTES];
@@ -183,7 +187,8 @@ static const char *name_of(struct executable_table *table, struct executable_ent
 
 	if (cached || entry->fd < 0)
 		return cached;
-	if (file_symbols_read_name(&entry->symbols, entry->fd, symbol, mangled) || !executable_entry_has_file(entry))
+	if (file_symbols_read_name(&entry->symbols, entry->fd, symbol, mangled) ||
+	    !executable_entry_has_file(entry))
 		return NULL;
 	demangle(mangled, name);
 	return symbol_name_cache_add(&table->names, entry->serial, symbol, name);
