@@ -50,10 +50,10 @@ ifeq ($(V),)
 endif
 say = printf '  %-7s %s\n' $(1) $(2)
 
-BASE_LIBS := -ldw -lelf -lcurl -lgnutls -liberty -lxxhash -lyaml
+BASE_LIBS := -ldw -lelf -lcurl -lgnutls -liberty -lxxhash -lyaml -lpcre2-8
 PROTO_LIBS := -lgrpc -lgpr -lnghttp2 -lprotobuf-c -lz $(BASE_LIBS)
 AGENT_LIBS := -lnettle -lbpf -lelf -lcapstone -llzma -lz -ljansson $(BASE_LIBS)
-COLLECTOR_LIBS := -lrocksdb -lstdc++ -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)
+COLLECTOR_LIBS := -lrocksdb -lstdc++ -lmicrohttpd -ljansson -lzstd -lz -lm $(PROTO_LIBS)
 CLI_LIBS := -lcurl -lncurses -ltinfo -ljansson
 
 # A folder is a library, its main.c aside; the folders in it are its rooms.
@@ -607,7 +607,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
 # What they need of agent/, collector/ and proto/: the rest, with the programs for the kernel, is not built for them.
-FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows code_pointers content_hash \
+FUZZED := $(foreach module,bounded_json container_record container_records image_version meta_labels relabel_file relabel_rules relabel_set foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows code_pointers content_hash \
 	  cuda_symbols debug_file elf elf_symbols executable file_content file_identity file_symbols frame_states go_pclntab go_text \
 	  identity_cache jit_name jit_symbols jitdump json_parts kallsyms landing_pads mapped_file mapping mmap_events mount_device path_walk per_cpu perf_events perf_map plt pod pod_json pod_table proc \
 	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \
@@ -640,7 +640,7 @@ $(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lmicrohttpd -lpcre2-8 -lzstd $(AGENT_LIBS) -o $@
+	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lmicrohttpd -lzstd $(AGENT_LIBS) -o $@
 
 # ---- running --------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses selectors and matches labels. The grammar is that of PromQL's label matchers
-// (prometheus.io, "Time series selectors"). The only user of PCRE2.
+// (prometheus.io, "Time series selectors").
 #include "collector/store/selector.h"
 
 #include <errno.h>
@@ -8,19 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_names.h"
+#include "base/regex.h"
 
 enum {
 	// A label value has at most 1024 bytes: a sane pattern needs a few thousand steps.
 	REGEX_MATCH_STEPS_MAX = 200000,
-	REGEX_DEPTH_MAX = 5000,
-	REGEX_HEAP_KIB_MAX = 4096,
-	REGEX_NESTING_MAX = 50,
 	// For all matches of one selector together: patterns just below the limit of steps would
 	// otherwise cost that much once per value and matcher.
 	REGEX_NS_MAX = 2000000000,
@@ -29,15 +24,14 @@ enum {
 /** What a selector's patterns have taken so far. */
 struct regex_budget {
 	_Atomic uint64_t spent_ns;
-	_Atomic(const struct regex *) exhausted_by; // the pattern that exceeded a limit
-	atomic_int rc;                              // not 0: nothing matches any more
+	_Atomic(const struct pattern *) exhausted_by; // the pattern that exceeded a limit
+	atomic_int rc;                                // not 0: nothing matches any more
 	struct deadline *deadline;
 };
 
-/** A compiled pattern. Matching is thread-safe. */
-struct regex {
-	pcre2_code *code;
-	pcre2_match_context *limits;
+/** A matcher's pattern. Matching is thread-safe. */
+struct pattern {
+	struct regex *regex;
 	struct regex_budget *budget; // the selector's
 };
 
@@ -48,103 +42,66 @@ struct scanner {
 	struct error *err;
 };
 
-static void regex_free(struct regex *regex)
+static void pattern_free(struct pattern *pattern)
 {
-	if (!regex)
+	if (!pattern)
 		return;
 
-	pcre2_code_free(regex->code);
-	pcre2_match_context_free(regex->limits);
-	free(regex);
+	regex_free(pattern->regex);
+	free(pattern);
 }
 
-static void regex_freep(struct regex **regex)
+static void pattern_freep(struct pattern **pattern)
 {
-	regex_free(*regex);
-}
-
-static void compile_context_freep(pcre2_compile_context **context)
-{
-	pcre2_compile_context_free(*context);
-}
-
-static pcre2_match_context *regex_limits_new(void)
-{
-	pcre2_match_context *limits = pcre2_match_context_create(NULL);
-
-	if (!limits)
-		return NULL;
-
-	pcre2_set_match_limit(limits, REGEX_MATCH_STEPS_MAX);
-	pcre2_set_depth_limit(limits, REGEX_DEPTH_MAX);
-	pcre2_set_heap_limit(limits, REGEX_HEAP_KIB_MAX);
-	return limits;
+	pattern_free(*pattern);
 }
 
 /** @column: the pattern's start in the selector, for @err. */
-static int regex_compile(const char *pattern, size_t column, struct regex_budget *budget,
-			 struct regex **ret_regex, struct error *err)
+static int pattern_compile(const char *text, size_t column, struct regex_budget *budget,
+			   struct pattern **ret_pattern, struct error *err)
 {
-	// labels_set() makes values UTF-8; MATCH_INVALID_UTF keeps PCRE2 safe should one not be.
-	const uint32_t options = PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOTALL |
-				 PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C | PCRE2_UTF |
-				 PCRE2_MATCH_INVALID_UTF;
-	_cleanup_(compile_context_freep) pcre2_compile_context *context =
-		pcre2_compile_context_create(NULL);
-	_cleanup_(regex_freep) struct regex *regex = calloc(1, sizeof(*regex));
+	_cleanup_(pattern_freep) struct pattern *pattern = calloc(1, sizeof(*pattern));
+	struct error cause = { 0 };
 
-	if (!regex || !context)
+	if (!pattern)
 		return error_set(err, -ENOMEM, "out of memory");
-	regex->budget = budget;
-	pcre2_set_parens_nest_limit(context, REGEX_NESTING_MAX);
-	pcre2_set_max_pattern_length(context, SELECTOR_BYTES_MAX);
+	pattern->budget = budget;
+	int rc = regex_compile(text, SELECTOR_BYTES_MAX, REGEX_MATCH_STEPS_MAX, &pattern->regex,
+			       &cause);
+	if (rc == -EINVAL)
+		return error_set(err, rc, "column %zu: %s", column, cause.text);
+	if (rc)
+		return error_set(err, rc, "%s", cause.text);
 
-	int code;
-	size_t offset;
-	regex->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &code,
-				    &offset, context);
-	if (!regex->code) {
-		char words[160];
-
-		pcre2_get_error_message(code, (PCRE2_UCHAR *)words, sizeof(words));
-		return error_set(err, -EINVAL,
-				 "column %zu: regular expression: %s (at its character %zu)",
-				 column, words, offset + 1);
-	}
-	regex->limits = regex_limits_new();
-	if (!regex->limits)
-		return error_set(err, -ENOMEM, "out of memory");
-
-	*ret_regex = take(regex);
+	*ret_pattern = take(pattern);
 	return 0;
 }
 
-static void exhaust(struct regex *regex)
+static void exhaust(struct pattern *pattern)
 {
-	const struct regex *none = NULL;
+	const struct pattern *none = NULL;
 
-	atomic_compare_exchange_strong(&regex->budget->exhausted_by, &none, regex);
-	atomic_store(&regex->budget->rc, -EINVAL);
+	atomic_compare_exchange_strong(&pattern->budget->exhausted_by, &none, pattern);
+	atomic_store(&pattern->budget->rc, -EINVAL);
 }
 
 /** Match within the limits of one match, and pay for it. */
-static bool match(struct regex *regex, const char *value, pcre2_match_data *data)
+static bool match(struct pattern *pattern, const char *value)
 {
-	struct regex_budget *budget = regex->budget;
+	struct regex_budget *budget = pattern->budget;
 	uint64_t start_ns = clock_monotonic_ns();
-	int rc = pcre2_match(regex->code, (PCRE2_SPTR)value, strlen(value), 0, 0, data,
-			     regex->limits);
+	int rc = regex_find(pattern->regex, value, strlen(value), NULL);
 	uint64_t took_ns = clock_monotonic_ns() - start_ns;
 	uint64_t spent_ns = atomic_fetch_add(&budget->spent_ns, took_ns) + took_ns;
 
-	if ((rc < 0 && rc != PCRE2_ERROR_NOMATCH) || spent_ns > REGEX_NS_MAX)
-		exhaust(regex);
-	return rc >= 0;
+	if (rc < 0 || spent_ns > REGEX_NS_MAX)
+		exhaust(pattern);
+	return rc > 0;
 }
 
-static bool regex_matches(struct regex *regex, const char *value)
+static bool pattern_matches(struct pattern *pattern, const char *value)
 {
-	struct regex_budget *budget = regex->budget;
+	struct regex_budget *budget = pattern->budget;
 
 	if (atomic_load_explicit(&budget->rc, memory_order_relaxed))
 		return false;
@@ -153,14 +110,7 @@ static bool regex_matches(struct regex *regex, const char *value)
 		atomic_store(&budget->rc, rc);
 		return false;
 	}
-	pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-	if (!data) {
-		exhaust(regex);
-		return false;
-	}
-	bool matches = match(regex, value, data);
-	pcre2_match_data_free(data);
-	return matches;
+	return match(pattern, value);
 }
 
 static int scanner_fail(const struct scanner *scanner, const char *expected)
@@ -299,7 +249,7 @@ static void matcher_deinit(struct matcher *matcher)
 {
 	free(matcher->name);
 	free(matcher->value);
-	regex_free(matcher->regex);
+	pattern_free(matcher->pattern);
 	*matcher = (struct matcher){ 0 };
 }
 
@@ -323,12 +273,12 @@ static int scan_matcher(struct scanner *scanner, struct regex_budget *budget,
 	if (matcher->op != MATCH_REGEX && matcher->op != MATCH_NOT_REGEX)
 		return 0;
 
-	struct regex *regex = NULL;
-	rc = regex_compile(matcher->value, column, budget, &regex, scanner->err);
+	struct pattern *pattern = NULL;
+	rc = pattern_compile(matcher->value, column, budget, &pattern, scanner->err);
 	if (rc)
 		return rc;
 
-	matcher->regex = regex;
+	matcher->pattern = pattern;
 	return 0;
 }
 
@@ -474,9 +424,9 @@ bool matcher_matches(const struct matcher *matcher, const char *value)
 	case MATCH_NOT_EQUAL:
 		return strcmp(value, matcher->value) != 0;
 	case MATCH_REGEX:
-		return regex_matches(matcher->regex, value);
+		return pattern_matches(matcher->pattern, value);
 	case MATCH_NOT_REGEX:
-		return !regex_matches(matcher->regex, value);
+		return !pattern_matches(matcher->pattern, value);
 	}
 	return false;
 }
@@ -494,11 +444,11 @@ bool selector_matches(const struct selector *selector, const struct labels *labe
 
 int selector_check_cost(const struct selector *selector, struct error *err)
 {
-	const struct regex *exhausted =
+	const struct pattern *exhausted =
 		selector->budget ? atomic_load(&selector->budget->exhausted_by) : NULL;
 
 	for (uint32_t i = 0; i < selector->count; i++) {
-		if (exhausted && selector->matchers[i].regex == exhausted)
+		if (exhausted && selector->matchers[i].pattern == exhausted)
 			return error_set(
 				err, -EINVAL,
 				"the regular expression for %s takes too long; use a simpler "

@@ -18,7 +18,7 @@ struct matcher {
 	char *name;
 	enum matcher_op op;
 	char *value;
-	void *regex;    // compiled; private
+	void *pattern;  // compiled; private
 	bool is_tenant; // not of the user: it holds the selector to its tenant
 };
 
