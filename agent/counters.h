@@ -116,8 +116,14 @@
 	  "Processes whose labels changed after samples were shipped: their pod became known "     \
 	  "late, or was renamed by its labels. Look at pod_requests_failed.")                      \
 	X(SAMPLES_EXCLUDED, profiler.excluded,                                                     \
-	  "Samples not shipped: their pod or its namespace is not to be profiled "                 \
-	  "(cairn.dev/profile, --exclude-namespaces).")                                            \
+	  "Samples not shipped: their process is not to be profiled (cairn.dev/profile, "          \
+	  "--exclude-namespaces, a relabel rule).")                                                \
+	X(RELABEL_LABELS_DROPPED, profiler.relabeled.labels_dropped,                               \
+	  "Labels that relabel rules made, dropped: a name that is cairn's own or none, more "     \
+	  "than 32 of a process, or more than 16 KiB to read. Change the rules of --relabel.")     \
+	X(RELABEL_MATCHES_STOPPED, profiler.relabeled.matches_stopped,                             \
+	  "Matches of relabel rules stopped: their regex takes too long with this value, and "     \
+	  "counts as not matching. Use a simpler one, without nested repetition.")                 \
 	X(COUNTS_NOT_HELD, profiler.held_full,                                                     \
 	  "Counts shipped without their pod's labels: too many waited for their pods. Look at "    \
 	  "pod_requests_failed.")                                                                  \
@@ -131,6 +137,11 @@
 	  "labels.")                                                                               \
 	X(PODS_DROPPED, pod_table.dropped,                                                         \
 	  "Pods dropped: the node has more than 1024. Their processes have no pod's labels.")      \
+	X(CONTAINERS_FOUND, containers.found,                                                      \
+	  "Containers of Docker and Podman whose name was read.")                                  \
+	X(CONTAINERS_UNREADABLE, containers.unreadable,                                            \
+	  "Files of Docker's or Podman's containers not read: too large, malformed, or not the "   \
+	  "agent's user's. Their processes have the container's id only; see --docker, --podman.") \
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \

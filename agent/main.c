@@ -23,6 +23,7 @@
 #include "agent/pods.h"
 #include "agent/profiler.h"
 #include "agent/program_pages.h"
+#include "agent/relabel/relabel_file.h"
 #include "agent/restrictions.h"
 #include "agent/ship/identity.h"
 #include "agent/ship/sender.h"
@@ -76,7 +77,9 @@ struct agent {
 	struct confined_launcher *launcher; // NULL: nothing runs confined
 	struct restrictions *restrictions;  // NULL: refused system calls are not counted
 	struct event_log *events;
-	struct hung_processes hung; // left alone
+	struct hung_processes hung;  // left alone
+	struct relabel_rules *rules; // NULL: none
+	struct container_records *containers;
 	struct pods pods;
 	struct profiler *profiler;
 	struct sender *sender;
@@ -108,6 +111,8 @@ static void agent_deinit(struct agent *agent)
 	hung_processes_close(&agent->hung);
 	profiler_close(agent->profiler);
 	pods_close(&agent->pods);
+	container_records_free(agent->containers);
+	relabel_rules_free(agent->rules);
 	sender_close(agent->sender, 0, NULL);
 	confined_launcher_free(agent->launcher);
 	restrictions_free(agent->restrictions);
@@ -168,6 +173,7 @@ static void read_stats(const struct agent *agent, struct stats *ret_stats)
 		.sender = agent->sender,
 		.restrictions = agent->restrictions,
 		.launcher = agent->launcher,
+		.containers = agent->containers,
 		.pods = agent->pods.table,
 		.pod_watch = agent->pods.watch,
 	};
@@ -254,6 +260,8 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.labels = agent->options.labels, // the options outlive the profiler
 		.attribute_patterns = agent->options.attribute_patterns,
 		.pods = agent->pods.table,
+		.containers = agent->containers,
+		.rules = agent->rules,
 		.cache_folder = agent->options.cache_folder,
 		.line_launcher = agent->launcher,
 		.debuginfod_urls = agent->options.debuginfod,
@@ -345,6 +353,17 @@ static int start_watchdog(struct agent *agent, struct error *err)
 	return watchdog_start(&options, err);
 }
 
+static int open_containers(struct agent *agent, struct error *err)
+{
+	const struct container_folders folders = {
+		.docker = agent->options.docker_folder,
+		.podman = agent->options.podman_folder,
+	};
+
+	agent->containers = container_records_new(&folders, agent->rules);
+	return agent->containers ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
 static int start(struct agent *agent, struct error *err)
 {
 	int port, rc = open_signals(agent, err);
@@ -359,13 +378,17 @@ static int start(struct agent *agent, struct error *err)
 		start_launcher(agent);
 	if (!rc)
 		open_hung_processes(agent);
+	if (!rc && agent->options.relabel)
+		rc = relabel_file_read(agent->options.relabel, &agent->rules, err);
+	if (!rc)
+		rc = open_containers(agent, err);
 	if (!rc && agent->options.admin)
 		rc = http_listen(agent->options.admin, "admin", &agent->admin_fd, &port, err);
 	if (!rc)
 		agent->restrictions = restrictions_impose(agent->events, agent->admin_fd);
 	// Early: the pods are known before the first samples are shipped.
 	if (!rc)
-		rc = pods_open(&agent->options, agent->events, &agent->pods, err);
+		rc = pods_open(&agent->options, agent->rules, agent->events, &agent->pods, err);
 	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
 		rc = start_watchdog(agent, err); // it publishes what runs: a process may hang it

@@ -14,6 +14,7 @@
 
 #include "agent/bpf/machine.h"
 #include "agent/profiler.h"
+#include "agent/relabel/relabel_file.h"
 #include "agent/ship/sender.h"
 #include "agent/ship/spool_folder.h"
 #include "agent/sources/source.h"
@@ -276,6 +277,20 @@ static void check_spool(struct check *check)
 		    (double)spool_folder_room(&disk) / (1 << 30));
 }
 
+static void check_relabel(struct check *check)
+{
+	_cleanup_(relabel_rules_freep) struct relabel_rules *rules = NULL;
+	const char *file = check->options->relabel;
+	struct error err = { 0 };
+
+	if (!file)
+		return;
+	if (relabel_file_read(file, &rules, &err))
+		say(check, FINDING_FAILURE, "relabel", "%s", err.text);
+	else
+		say(check, FINDING_OK, "relabel", "%s, %u rules", file, rules->count);
+}
+
 // ---- the collector --------------------------------------------------------------------------
 
 /* A request without a profile: the collector first asks who sends it, then refuses it as malformed. Nothing is stored. */
@@ -354,6 +369,7 @@ int node_check(const struct options *options)
 	check_clock(&check);
 	check_cache(&check);
 	check_spool(&check);
+	check_relabel(&check);
 	uint32_t node_failures = check.found[FINDING_FAILURE];
 	bool is_collected = check_collector(&check);
 	uint32_t warnings = check.found[FINDING_WARNING];

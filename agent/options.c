@@ -123,6 +123,7 @@ static int check_patterns(const struct options *options, struct error *err)
 		{ "--resource-attributes", options->attribute_patterns },
 		{ "--pod-labels", options->pod_labels },
 		{ "--pod-annotations", options->pod_annotations },
+		{ "--node-labels", options->node_labels },
 		{ "--exclude-namespaces", options->excluded_namespaces },
 	};
 	struct error cause;
@@ -205,6 +206,16 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "make labels of these OTEL_RESOURCE_ATTRIBUTES beside service.* and "
 		  "deployment.*: "
 		  "team.name,k8s.*" },
+		{ "relabel", 0, CONFIG_STRING, &o->relabel, NULL, 0, 0, "FILE",
+		  "apply the relabel rules in this file (YAML, as Prometheus's relabel_configs) to "
+		  "the labels of processes" },
+		{ "docker", 0, CONFIG_STRING, &o->docker_folder, "/var/lib/docker", 0, 0, "DIR",
+		  "label processes of Docker's containers by what its data-root has of them; none: "
+		  "do not" },
+		{ "podman", 0, CONFIG_STRING, &o->podman_folder, "/var/lib/containers/storage", 0,
+		  0, "DIR",
+		  "label processes of Podman's containers by what its graphroot has of them; none: "
+		  "do not" },
 		{ "kubernetes", 0, CONFIG_STRING, &o->kubernetes, "auto", 0, 0, "URL",
 		  "label processes with their pods, which this API server lists; auto: the "
 		  "cluster's, if the agent runs in a pod with a service account's token; none: do "
@@ -215,6 +226,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "make labels of these labels of pods: team,example.com/*" },
 		{ "pod-annotations", 0, CONFIG_STRING, &o->pod_annotations, NULL, 0, 0, "PATTERNS",
 		  "make labels of these annotations of pods" },
+		{ "node-labels", 0, CONFIG_STRING, &o->node_labels, NULL, 0, 0, "PATTERNS",
+		  "make labels of these labels of the node: topology.kubernetes.io/zone; the "
+		  "service account must be allowed to get nodes" },
 		{ "exclude-namespaces", 0, CONFIG_STRING, &o->excluded_namespaces, NULL, 0, 0,
 		  "PATTERNS",
 		  "do not profile pods of these namespaces: kube-system,test-*; a pod's own "
@@ -278,10 +292,12 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	*ret_exit = outcome == CONFIG_EXIT;
 	if (rc || *ret_exit)
 		return rc;
-	if (strcmp(o->cache_folder, "none") == 0) {
-		free(o->cache_folder);
-		o->cache_folder = NULL;
-	}
+	char **const folders[] = { &o->cache_folder, &o->docker_folder, &o->podman_folder };
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+		if (strcmp(*folders[i], "none") == 0) {
+			free(*folders[i]);
+			*folders[i] = NULL;
+		}
 	if (o->spool_folder && (!o->spool_folder[0] || strcmp(o->spool_folder, "none") == 0)) {
 		free(o->spool_folder);
 		o->spool_folder = NULL;
@@ -318,9 +334,13 @@ void options_deinit(struct options *options)
 	free(options->kubernetes);
 	free(options->kubernetes_credentials);
 	free(options->kubelet);
+	free(options->relabel);
+	free(options->docker_folder);
+	free(options->podman_folder);
 	free(options->node);
 	free(options->pod_labels);
 	free(options->pod_annotations);
+	free(options->node_labels);
 	free(options->excluded_namespaces);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };

@@ -22,7 +22,10 @@ struct options {
 	char *kubernetes_credentials; // folder
 	char *kubelet;                // its URL; NULL: none
 	char *node;                   // the node's name; NULL: unknown
-	char *pod_labels, *pod_annotations, *excluded_namespaces; // patterns; NULL: none
+	char *pod_labels, *pod_annotations, *node_labels,
+		*excluded_namespaces;        // patterns; NULL: none
+	char *relabel;                       // file of relabel rules; NULL: none
+	char *docker_folder, *podman_folder; // NULL: none
 	uint64_t spool_bytes;
 	char *spool_folder; // NULL: none
 	uint64_t spool_folder_bytes;

@@ -38,7 +38,8 @@ static const char *find_lack(const struct options *options)
 	return NULL;
 }
 
-static int open_watch(const struct options *options, const char *server, struct event_log *events,
+static int open_watch(const struct options *options, const char *server,
+		      const struct relabel_rules *rules, struct event_log *events,
 		      struct pods *pods, struct error *err)
 {
 	const struct pod_watch_options watch = {
@@ -50,7 +51,9 @@ static int open_watch(const struct options *options, const char *server, struct 
 			.label_patterns = options->pod_labels,
 			.annotation_patterns = options->pod_annotations,
 			.excluded_namespaces = options->excluded_namespaces,
+			.rules = rules,
 		},
+		.node_labels = options->node_labels,
 		.table = pods->table,
 		.events = events,
 	};
@@ -60,8 +63,8 @@ static int open_watch(const struct options *options, const char *server, struct 
 	return rc ? error_set(err, rc, "--kubernetes: %s", cause.text) : 0;
 }
 
-int pods_open(const struct options *options, struct event_log *events, struct pods *ret_pods,
-	      struct error *err)
+int pods_open(const struct options *options, const struct relabel_rules *rules,
+	      struct event_log *events, struct pods *ret_pods, struct error *err)
 {
 	bool is_auto = strcmp(options->kubernetes, "auto") == 0;
 	char server[SERVER_BYTES];
@@ -80,7 +83,9 @@ int pods_open(const struct options *options, struct event_log *events, struct po
 		return 0;
 	}
 	pods.table = pod_table_new();
-	int rc = pods.table ? open_watch(options, server, events, &pods, err)
+	if (pods.table && options->node_labels)
+		pod_table_await_node(pods.table);
+	int rc = pods.table ? open_watch(options, server, rules, events, &pods, err)
 			    : error_set(err, -ENOMEM, "out of memory");
 	if (rc)
 		pods_close(&pods);

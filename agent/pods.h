@@ -16,9 +16,9 @@ struct pods {
 
 /**
  * Begin to watch this node's pods, if the settings or the environment of a pod name an API server. What is missing in a
- * pod is an event. Returns 0; -EINVAL: a setting is wrong; -ENOMEM.
+ * pod is an event. What @rules (NULL: none) read of pods is kept; they outlive the pods. Returns 0; -EINVAL: a setting is wrong; -ENOMEM.
  */
-int pods_open(const struct options *options, struct event_log *events, struct pods *ret_pods,
-	      struct error *err);
+int pods_open(const struct options *options, const struct relabel_rules *rules,
+	      struct event_log *events, struct pods *ret_pods, struct error *err);
 /** The table's readers have ended. */
 void pods_close(struct pods *pods);

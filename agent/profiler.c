@@ -437,6 +437,8 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 		process_table_work(profiler->processes)->context = options->context;
 		process_table_allow_attributes(profiler->processes, options->attribute_patterns);
 		process_table_use_pods(profiler->processes, options->pods);
+		process_table_use_containers(profiler->processes, options->containers);
+		process_table_use_rules(profiler->processes, options->rules);
 	}
 	profiler->locations = location_table_new(profiler->executables, NULL);
 	profiler->stacks = stack_table_new();
@@ -920,6 +922,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		identity_cache_read_stats(profiler->identities, &ret_stats->identities);
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
+	process_table_read_relabeled(profiler->processes, &ret_stats->relabeled);
 	process_table_read_jit_losses(profiler->processes, &ret_stats->jit);
 	ret_stats->attributes_refused = process_table_attributes_refused(profiler->processes);
 	process_unwind_read_stats(profiler->unwinds, &ret_stats->unwind);

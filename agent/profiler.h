@@ -12,6 +12,7 @@
 #include "agent/publish/process_unwind.h"
 #include "agent/publish/running_processes.h"
 #include "agent/python/python_code_cache.h"
+#include "agent/relabel/relabel_rules.h"
 #include "agent/stacks/export_interval.h"
 #include "agent/stacks/snapshot_queue.h"
 #include "agent/symbols/identity_cache.h"
@@ -22,7 +23,9 @@
 #include "bpf/bpf_counters.h"
 
 struct confined_launcher;
+struct container_records;
 struct pod_table;
+struct relabel_rules;
 struct gpu_kernel_request;
 struct profiler;
 
@@ -44,9 +47,12 @@ struct profiler_options {
 	const char
 		*attribute_patterns; // of resource attributes that become labels, too; NULL: none
 	struct pod_table *pods;      // that name processes; NULL: none. Outlives the profiler
-	bool limit_series;           // for a collector: series_quota.h
-	bool folds_thread_names;     // thread_label.h
-	struct event_log *events;    // may be NULL
+	struct container_records
+		*containers;               // of Docker and Podman; NULL: none. Outlive the profiler
+	const struct relabel_rules *rules; // NULL: none. Outlive the profiler
+	bool limit_series;                 // for a collector: series_quota.h
+	bool folds_thread_names;           // thread_label.h
+	struct event_log *events;          // may be NULL
 	const struct hung_processes *hung; // to leave alone; NULL: none. Outlives the profiler
 	const char *cache_folder;          // for unwind tables and fetched symbols; NULL: none
 	struct confined_launcher
@@ -80,7 +86,8 @@ struct profiler_stats {
 	uint64_t series_other;  // counts past a process's quota of series
 	uint64_t pods_late;     // processes whose labels changed after samples were shipped
 	uint64_t excluded;      // samples of processes that are not to be profiled
-	uint64_t held_full;     // counts that did not wait for their process's pod
+	struct relabel_stats relabeled;
+	uint64_t held_full; // counts that did not wait for their process's pod
 	uint64_t mapping_events_lost;
 	uint64_t events_dropped; // of the event log
 	struct snapshot_queue_stats snapshots;

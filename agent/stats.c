@@ -65,6 +65,8 @@ static const struct {
 	{ .counter = OWN(JIT_READS_DROPPED) },
 	{ .counter = OWN(ANALYSES_PUT_OFF) },
 	{ .counter = OWN(COUNTS_NOT_HELD) },
+	{ .counter = OWN(RELABEL_LABELS_DROPPED) },
+	{ .counter = OWN(RELABEL_MATCHES_STOPPED) },
 	{ .counter = OWN(PODS_UNREADABLE) },
 	{ .counter = OWN(PODS_DROPPED) },
 	{ .counter = OWN(STACKS_LOST) },
@@ -88,6 +90,7 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler,
 	sender_read_stats(sources->sender, &ret_stats->sender);
 	ret_stats->calls_refused = restrictions_refused(sources->restrictions);
 	ret_stats->launcher_restarts = confined_launcher_restarts(sources->launcher);
+	container_records_read_stats(sources->containers, &ret_stats->containers);
 	if (!sources->pods)
 		return;
 	pod_table_read_stats(sources->pods, &ret_stats->pod_table);

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "agent/containers/container_records.h"
 #include "agent/containers/pod_watch.h"
 #include "agent/counters.h"
 #include "agent/profiler.h"
@@ -23,6 +24,7 @@ struct stats {
 	struct sender_stats sender;
 	uint64_t calls_refused;
 	uint64_t launcher_restarts;
+	struct container_records_stats containers;
 	struct pod_watch_stats pods;
 	struct pod_table_stats pod_table;
 };
@@ -31,8 +33,9 @@ struct stats {
 struct stats_sources {
 	struct sender *sender;
 	const struct restrictions *restrictions;
-	struct confined_launcher *launcher; // NULL: nothing runs confined
-	struct pod_table *pods;             // NULL: no pods, nor a watch
+	struct confined_launcher *launcher;         // NULL: nothing runs confined
+	const struct container_records *containers; // NULL: none
+	struct pod_table *pods;                     // NULL: no pods, nor a watch
 	const struct pod_watch *pod_watch;
 };
 

@@ -11,9 +11,11 @@ void pod_free(struct pod *pod)
 	for (uint32_t i = 0; i < pod->container_count; i++) {
 		free(pod->containers[i].name);
 		free(pod->containers[i].version);
+		meta_labels_deinit(&pod->containers[i].meta);
 	}
 	free(pod->containers);
 	free(pod->service);
+	meta_labels_deinit(&pod->meta);
 	labels_deinit(&pod->labels);
 	free(pod);
 }
@@ -28,7 +30,8 @@ static bool containers_equal(const struct pod_container *container,
 {
 	return texts_equal(container->name, other->name) &&
 	       texts_equal(container->version, other->version) &&
-	       texts_equal(container->id, other->id);
+	       texts_equal(container->id, other->id) &&
+	       meta_labels_equal(&container->meta, &other->meta);
 }
 
 bool pod_equals(const struct pod *pod, const struct pod *other)
@@ -37,7 +40,8 @@ bool pod_equals(const struct pod *pod, const struct pod *other)
 	    !texts_equal(pod->cgroup_uid, other->cgroup_uid) ||
 	    !texts_equal(pod->service, other->service) || pod->is_excluded != other->is_excluded ||
 	    pod->container_count != other->container_count ||
-	    !labels_equal(&pod->labels, &other->labels))
+	    !labels_equal(&pod->labels, &other->labels) ||
+	    !meta_labels_equal(&pod->meta, &other->meta))
 		return false;
 	for (uint32_t i = 0; i < pod->container_count; i++)
 		if (!containers_equal(&pod->containers[i], &other->containers[i]))

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "agent/containers/cgroup.h"
+#include "agent/relabel/meta_labels.h"
 #include "base/labels.h"
 
 enum {
@@ -17,6 +18,7 @@ struct pod_container {
 	char *name;
 	char *version;               // the image's tag, or the begin of its digest; NULL: neither
 	char id[CONTAINER_ID_BYTES]; // "": it has none yet
+	struct meta_labels meta;
 };
 
 struct pod {
@@ -24,6 +26,7 @@ struct pod {
 	char cgroup_uid[POD_UID_BYTES]; // the one in cgroup paths: another for static pods
 	struct labels labels;           // namespace, pod, workload, chosen ones
 	char *service;                  // by label or workload; NULL: the container's name
+	struct meta_labels meta;        // that relabel rules read
 	struct pod_container *containers;
 	uint32_t container_count;
 	bool is_excluded; // it is not to be profiled

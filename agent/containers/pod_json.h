@@ -6,19 +6,22 @@
 #include <stddef.h>
 
 #include "agent/containers/pod.h"
+#include "agent/relabel/relabel_rules.h"
 
 enum {
-	POD_JSON_MEMORY_MAX =
-		24 << 20, // of one object while it is read: nested empty lists take 40 bytes a byte
 	POD_VERSION_BYTES_MAX = 64,    // a resource version has some ten digits
 	POD_CONTINUE_BYTES_MAX = 4096, // a token for the next page of a list has some 300
+	POD_META_KEYS_MAX = 512, // labels, and annotations, that relabel rules are asked about
 };
 
 /** The operator's choice. */
 struct pod_selection {
 	const char *label_patterns, *annotation_patterns; // that become labels, too; NULL: none
 	const char *excluded_namespaces;                  // patterns; NULL: none
+	const struct relabel_rules *rules;                // what they read is kept; NULL: none
 };
+
+enum { NODE_LABELS_MAX = 8 }; // chosen ones
 
 enum pod_event_kind { POD_CHANGED, POD_DELETED, POD_BOOKMARK, POD_ERROR };
 
@@ -36,11 +39,17 @@ struct pod_list_metadata {
 };
 
 /**
- * For one thread of a program. Each returns 0; -EBADMSG: not what it should be, or too much of it; -ENOMEM. An event of a
+ * Each returns 0; -EBADMSG: not what it should be, or too much of it; -ENOMEM. An event of a
  * pod that is none still has its version.
  */
 int pod_json_read(const char *text, size_t size, const struct pod_selection *selection,
 		  struct pod **ret_pod);
 int pod_json_read_event(const char *text, size_t size, const struct pod_selection *selection,
 			struct pod_event *ret_event);
+/**
+ * The labels of a Node that match @patterns: those of zone, region, instance type and GPU under short names, others as chosen
+ * labels of pods. @ret_labels must be empty.
+ */
+int pod_json_read_node(const char *text, size_t size, const char *patterns,
+		       struct labels *ret_labels);
 int pod_json_read_metadata(const char *text, size_t size, struct pod_list_metadata *ret_metadata);

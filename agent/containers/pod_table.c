@@ -27,6 +27,9 @@ struct pod_table {
 	uint32_t entry_count;    // with free ones
 	struct hash_table index; // by uid in cgroup paths
 	uint64_t pods, dropped;
+	struct labels node;
+	uint64_t node_version; // 0: not known
+	uint64_t node_wait_ns; // 0: not awaited
 };
 
 struct pod_table *pod_table_new(void)
@@ -44,9 +47,15 @@ void pod_table_free(struct pod_table *table)
 		return;
 	for (uint32_t i = 0; i < table->entry_count; i++)
 		pod_free(table->entries[i].pod);
+	labels_deinit(&table->node);
 	hash_table_deinit(&table->index);
 	pthread_mutex_destroy(&table->lock);
 	free(table);
+}
+
+void pod_table_await_node(struct pod_table *table)
+{
+	table->node_wait_ns = clock_monotonic_ns() + NODE_WAIT_NS;
 }
 
 /* ---- entries, under the lock ---------------------------------------------------------------- */
@@ -185,6 +194,21 @@ void pod_table_remove(struct pod_table *table, const char *uid)
 	pthread_mutex_unlock(&table->lock);
 }
 
+void pod_table_put_node(struct pod_table *table, struct labels *labels)
+{
+	pthread_mutex_lock(&table->lock);
+	if (!table->node_version || !labels_equal(&table->node, labels)) {
+		labels_deinit(&table->node);
+		table->node = *labels;
+		*labels = (struct labels){ 0 };
+		table->node_version++;
+		table->node_wait_ns = 0;
+		atomic_fetch_add(&table->version, 1);
+	}
+	labels_deinit(labels);
+	pthread_mutex_unlock(&table->lock);
+}
+
 void pod_table_begin_list(struct pod_table *table)
 {
 	pthread_mutex_lock(&table->lock);
@@ -232,6 +256,10 @@ static int describe(const struct entry *entry, const char *container_id,
 		rc = set_label(&match.labels, LABEL_VERSION, container->version);
 	if (!rc && service && !(match.service = strdup(service)))
 		rc = -ENOMEM;
+	if (!rc)
+		rc = meta_labels_add_all(&match.meta, &pod->meta);
+	if (!rc && container)
+		rc = meta_labels_add_all(&match.meta, &container->meta);
 	if (rc)
 		pod_match_deinit(&match);
 	else
@@ -254,10 +282,41 @@ int pod_table_find(struct pod_table *table, const char *uid, const char *contain
 	return rc;
 }
 
+uint64_t pod_table_node_version(struct pod_table *table)
+{
+	pthread_mutex_lock(&table->lock);
+	uint64_t version = table->node_version;
+	pthread_mutex_unlock(&table->lock);
+	return version;
+}
+
+uint64_t pod_table_node_wait_ns(struct pod_table *table)
+{
+	pthread_mutex_lock(&table->lock);
+	uint64_t wait_ns = table->node_wait_ns;
+	pthread_mutex_unlock(&table->lock);
+	return wait_ns;
+}
+
+bool pod_table_has_node(struct pod_table *table)
+{
+	return pod_table_node_version(table) || pod_table_node_wait_ns(table);
+}
+
+int pod_table_copy_node(struct pod_table *table, struct labels *ret_labels, uint64_t *ret_version)
+{
+	pthread_mutex_lock(&table->lock);
+	int rc = labels_copy(&table->node, ret_labels);
+	*ret_version = table->node_version;
+	pthread_mutex_unlock(&table->lock);
+	return rc;
+}
+
 void pod_match_deinit(struct pod_match *match)
 {
 	labels_deinit(&match->labels);
 	free(match->service);
+	meta_labels_deinit(&match->meta);
 	*match = (struct pod_match){ 0 };
 }
 

@@ -20,10 +20,13 @@ struct pod_table;
 struct pod_match {
 	struct labels labels; // namespace, pod, workload, container, version, chosen ones
 	char *service;        // NULL: the pod has no name for it
-	bool has_container;   // the container's name is known
+	struct meta_labels meta;
+	bool has_container; // the container's name is known
 	bool is_excluded;
 	uint64_t version; // of this description
 };
+
+#define NODE_WAIT_NS (10ULL * 1000000000) // what is measured waits for the node's labels
 
 struct pod_table_stats {
 	uint64_t pods;    // now
@@ -35,12 +38,18 @@ struct pod_table *pod_table_new(void);
 /** NULL is allowed. */
 void pod_table_free(struct pod_table *table);
 
+/** The node's labels will be put. Before any thread. */
+void pod_table_await_node(struct pod_table *table);
+
 // ---- one thread: the watcher's --------------------------------------------------------------------
 
 /** Add @pod, or replace what was known of it. It is the table's from now on. */
 void pod_table_put(struct pod_table *table, struct pod *pod);
 /** The API server's uid. */
 void pod_table_remove(struct pod_table *table, const char *uid);
+
+/** The node's chosen labels. The table's from now on; empty: it has none, or they may not be read. */
+void pod_table_put_node(struct pod_table *table, struct labels *labels);
 
 /** Between the two all pods are put: those that are not have been deleted. */
 void pod_table_begin_list(struct pod_table *table);
@@ -57,6 +66,15 @@ uint64_t pod_table_version(const struct pod_table *table);
  */
 int pod_table_find(struct pod_table *table, const char *uid, const char *container, uint64_t known,
 		   struct pod_match *ret_match);
+
+/** Are the node's labels known, or awaited? */
+bool pod_table_has_node(struct pod_table *table);
+/** Changes with the node's labels; 0: they are not known. */
+uint64_t pod_table_node_version(struct pod_table *table);
+/** Until when what is measured waits for the node's labels; 0: they are known, or not awaited. */
+uint64_t pod_table_node_wait_ns(struct pod_table *table);
+/** Copy the node's labels into an empty @ret_labels. Returns 0 or -ENOMEM. */
+int pod_table_copy_node(struct pod_table *table, struct labels *ret_labels, uint64_t *ret_version);
 
 void pod_match_deinit(struct pod_match *match);
 

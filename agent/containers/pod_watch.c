@@ -32,6 +32,7 @@ enum {
 	WATCH_GRACE_S = 30,
 	UNAUTHORIZED = 401,
 	FORBIDDEN = 403,
+	NOT_FOUND = 404,
 	GONE = 410, // the version is too old to go on after it
 };
 
@@ -47,13 +48,14 @@ struct pod_watch {
 	struct pod_watch_options options;
 	char server[ADDRESS_BYTES], kubelet[ADDRESS_BYTES], node[NODE_BYTES];
 	char token_file[PATH_BYTES], ca_file[PATH_BYTES];
-	char *label_patterns, *annotation_patterns, *excluded_namespaces;
+	char *label_patterns, *annotation_patterns, *excluded_namespaces, *node_labels;
 	struct http_fetcher *fetcher;        // the thread's, as all up to the lock
 	char version[POD_VERSION_BYTES_MAX]; // watched after it; "": list first
 	uint64_t retry_ns;                   // the next pause after a failure
 	long status;                         // of the last answer; 0: there was none
 	enum ask failing;                    // what failed, and was logged
 	bool is_by_kubelet;                  // and logged
+	bool is_node_refused;                // and logged
 	atomic_bool is_stopping;
 	atomic_uint_fast64_t lists, events, failures, dropped;
 	pthread_mutex_t lock; // of the condition
@@ -272,6 +274,72 @@ static void end_list(struct pod_watch *watch)
 	atomic_fetch_add(&watch->lists, 1);
 }
 
+/* ---- the node ------------------------------------------------------------------------------ */
+
+static int on_node(void *context, enum json_part part, const char *text, size_t size)
+{
+	struct transfer *transfer = context;
+	struct pod_watch *watch = transfer->watch;
+	struct labels labels = { 0 };
+	int rc = pod_json_read_node(text, size, watch->options.node_labels, &labels);
+
+	(void)part;
+	if (rc)
+		return rc;
+	pod_table_put_node(watch->options.table, &labels);
+	watch->is_node_refused = false;
+	return 0;
+}
+
+static const char *remedy_of_node(const struct pod_watch *watch)
+{
+	switch (watch->status) {
+	case FORBIDDEN:
+		return "let the service account get nodes, or remove --node-labels";
+	case NOT_FOUND:
+		return "--node must be the node's name in Kubernetes";
+	default:
+		return "asking again in some minutes";
+	}
+}
+
+/* Nothing waits for what will not come. Where nobody answers the list says why. */
+static void report_node(struct pod_watch *watch, const struct error *err)
+{
+	struct labels none = { 0 };
+
+	atomic_fetch_add(&watch->failures, 1);
+	if (!watch->status)
+		return;
+	if ((watch->status == FORBIDDEN || watch->status == NOT_FOUND) &&
+	    !pod_table_node_version(watch->options.table))
+		pod_table_put_node(watch->options.table, &none);
+	event_warn_once(watch->options.events, &watch->is_node_refused, SUBJECT,
+			"processes have no labels of their node: %s: %.200s; %s", watch->server,
+			err->text, remedy_of_node(watch));
+}
+
+static void ask_for_node(struct pod_watch *watch)
+{
+	struct transfer transfer = {
+		.watch = watch,
+		.on_part = on_node,
+		.bytes_max = JSON_PART_BYTES_MAX,
+	};
+	struct error err = { 0 };
+	char url[URL_BYTES];
+
+	if (!watch->options.node_labels)
+		return;
+	snprintf(url, sizeof(url), "%s/api/v1/nodes/%s?resourceVersion=0", watch->server,
+		 watch->node);
+	json_parts_init(&transfer.parts, JSON_EVENTS);
+	int rc = request(&transfer, url, LIST_SILENCE_S, LIST_S, &err);
+	json_parts_deinit(&transfer.parts);
+	if (rc && !atomic_load(&watch->is_stopping))
+		report_node(watch, &err);
+}
+
 /* ---- watches ------------------------------------------------------------------------------- */
 
 static int on_error_event(struct transfer *transfer, long status)
@@ -375,6 +443,8 @@ static void ask_kubelet(struct pod_watch *watch)
 static bool turn_list(struct pod_watch *watch)
 {
 	struct error err = { 0 };
+
+	ask_for_node(watch);
 	int rc = list_server(watch, &err);
 
 	if (atomic_load(&watch->is_stopping))
@@ -408,6 +478,7 @@ static bool turn_watch(struct pod_watch *watch)
 		watch->retry_ns = watch->options.retry_min_ns;
 	if (!rc) {
 		report_success(watch, ASK_WATCH);
+		ask_for_node(watch); // as often as a watch ends: each five minutes
 		return !is_early;
 	}
 	watch->version[0] = '\0';
@@ -471,6 +542,7 @@ static int copy_selection(struct pod_watch *watch)
 		  &watch->options.selection.annotation_patterns },
 		{ watch->options.selection.excluded_namespaces, &watch->excluded_namespaces,
 		  &watch->options.selection.excluded_namespaces },
+		{ watch->options.node_labels, &watch->node_labels, &watch->options.node_labels },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
@@ -561,6 +633,7 @@ void pod_watch_free(struct pod_watch *watch)
 	free(watch->label_patterns);
 	free(watch->annotation_patterns);
 	free(watch->excluded_namespaces);
+	free(watch->node_labels);
 	free(watch);
 }
 

@@ -24,6 +24,7 @@ struct pod_watch_options {
 	const char *node; // the node's name
 	const char *credentials; // the folder with token and ca.crt
 	struct pod_selection selection;
+	const char *node_labels;  // patterns of the node's own labels; NULL: it is not asked for
 	struct pod_table *table;  // outlives the watch
 	struct event_log *events; // may be NULL
 	uint64_t retry_min_ns;    // after a failure; 0: the default

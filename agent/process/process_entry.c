@@ -32,6 +32,13 @@ static struct label_set *hold_labels(struct label_set *labels)
 	return labels;
 }
 
+static uint64_t wait_of(const struct label_set *labels)
+{
+	uint64_t pod_ns = labels->is_settled ? 0 : labels->wait_ns;
+
+	return pod_ns > labels->node_wait_ns ? pod_ns : labels->node_wait_ns;
+}
+
 /* process.labels is a view of the set. */
 void process_entry_use_labels(struct process_entry *entry, struct label_set *labels)
 {
@@ -39,7 +46,7 @@ void process_entry_use_labels(struct process_entry *entry, struct label_set *lab
 	entry->labels = labels;
 	entry->process.labels = labels ? labels->labels : (struct labels){ 0 };
 	entry->process.is_excluded = labels && labels->is_excluded;
-	entry->process.pod_wait_ns = labels && !labels->is_settled ? labels->wait_ns : 0;
+	entry->process.pod_wait_ns = labels ? wait_of(labels) : 0;
 	entry->pods_version = 0;
 }
 
@@ -101,11 +108,10 @@ int process_entry_open_proc(struct process_entry *entry, struct proc *ret_proc)
 
 /* ---- labels -------------------------------------------------------------------------------- */
 
-/* Exec changes the program's names only: other labels stay. */
-static int add_former_labels(struct labels *labels, const struct label_set *former)
+static int add_former_labels(struct labels *labels, const struct labels *former)
 {
-	for (uint32_t i = 0; former && i < former->labels.count; i++) {
-		const struct label *label = &former->labels.pairs[i];
+	for (uint32_t i = 0; i < former->count; i++) {
+		const struct label *label = &former->pairs[i];
 
 		if (labels_get(labels, label->name))
 			continue;
@@ -114,6 +120,28 @@ static int add_former_labels(struct labels *labels, const struct label_set *form
 			return rc;
 	}
 	return 0;
+}
+
+/* What relabel rules read of the process itself. */
+static int add_meta(struct meta_labels *meta, const struct process_traits *traits,
+		    const struct relabel_rules *rules)
+{
+	int rc = 0;
+
+	if (rules && traits->executable)
+		rc = meta_labels_add(meta, "__meta_process_executable", "", traits->executable);
+	if (rules && traits->name && !rc)
+		rc = meta_labels_add(meta, "__meta_process_comm", "", traits->name);
+	if (rules && traits->container && !rc)
+		rc = meta_labels_add_all(meta, &traits->container->meta);
+	return rc;
+}
+
+/* Exec changes the program's names only: other labels stay. Rules apply to labels that they have not seen. */
+static const struct labels *labels_of_former(const struct label_set *former,
+					     const struct process_context *context)
+{
+	return context->rules ? &former->detected : &former->labels;
 }
 
 /* @cgroup NULL: it is gone. */
@@ -127,12 +155,17 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
 	labels->holders = 1;
 	int rc = process_labels_detect(traits, &context->extra_labels, &labels->labels,
 				       &labels->own_service, &context->attributes_refused);
-	if (!rc && entry->gone)
-		rc = add_former_labels(&labels->labels, entry->former_labels);
+	if (!rc && entry->gone && entry->former_labels)
+		rc = add_former_labels(&labels->labels,
+				       labels_of_former(entry->former_labels, context));
 	if (!rc && cgroup)
 		rc = label_set_place(labels, cgroup, clock_monotonic_ns(), context);
 	else if (!rc)
-		rc = label_set_place_as(labels, entry->former_labels);
+		rc = label_set_place_as(labels, entry->former_labels, context);
+	if (!rc)
+		rc = add_meta(&labels->meta, traits, context->rules);
+	if (!rc)
+		rc = label_set_relabel(labels, NULL, context);
 	if (rc) {
 		label_set_release(labels);
 		return rc;
@@ -169,6 +202,10 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 		.environ_size = environment.size,
 		.cgroup = (const char *)cgroup_file->bytes,
 		.cgroup_size = cgroup_file->size,
+		.container = cgroup->pod_uid[0] ? NULL
+						: container_records_find(context->containers,
+									 cgroup->container,
+									 clock_monotonic_ns()),
 		.node = context->node,
 		.attribute_patterns = context->attribute_patterns,
 		.kernel_thread = proc->stat.kernel_thread,
@@ -315,9 +352,14 @@ static int describe(struct process_entry *entry, struct process_entry *parent,
 int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
 			   struct process_context *context)
 {
+	// Labels may be detected again: what the pod says then is no news.
+	struct label_set *exported =
+		context->pods && entry->was_exported ? hold_labels(entry->labels) : NULL;
 	int rc = describe(entry, parent, context);
 
 	if (context->pods && entry->labels)
-		process_entry_find_pod(entry, context);
+		process_entry_find_pod(entry, exported, context);
+	label_set_release(exported);
+	process_entry_apply_drop(entry, context);
 	return rc;
 }

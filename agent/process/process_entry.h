@@ -4,25 +4,31 @@
 // their files. Private to this room.
 #pragma once
 
+#include "agent/containers/container_records.h"
 #include "agent/containers/pod_table.h"
 #include "agent/process/mapping.h"
 #include "agent/bpf/mmap_events.h"
 #include "agent/process/proc.h"
 #include "agent/process/process.h"
 #include "agent/process/process_jit.h"
+#include "agent/relabel/relabel_rules.h"
 
 /** Labels, shared with forked children. Reference-counted, and never changed: a pod's word makes another set. */
 struct label_set {
 	uint32_t holders;
 	struct labels labels;
-	struct labels detected;             // without the pod's word; empty outside of containers
+	struct labels detected; // without the pod's word and rules; empty without either
 	char container[CONTAINER_ID_BYTES]; // "": in none
 	char pod_uid[POD_UID_BYTES];
-	bool own_service; // process_labels_detect()
+	bool own_service;        // process_labels_detect()
+	struct meta_labels meta; // that relabel rules read, without the pod's
 	bool is_excluded;
-	bool is_settled;      // the pod and the container are known, or there are none
-	uint64_t pod_version; // pod_match.version; 0: the pod is not known
-	uint64_t wait_ns;     // process.pod_wait_ns, while it is not settled
+	bool is_dropped;       // by a relabel rule, which counts once it is settled
+	bool is_settled;       // the pod and the container are known, or there are none
+	uint64_t pod_version;  // pod_match.version; 0: the pod is not known
+	uint64_t wait_ns;      // process.pod_wait_ns, while it is not settled
+	uint64_t node_version; // pod_table_node_version() of its labels
+	uint64_t node_wait_ns; // as wait_ns, for the node's labels; 0: nothing is awaited
 };
 
 enum {
@@ -70,6 +76,9 @@ struct process_context {
 	uint64_t put_off_bytes;      // mappings of more are not identified for now; 0: all are
 	struct pod_table *pods;      // NULL: no pods
 	uint64_t pods_late;          // process_pod_losses
+	struct container_records *containers; // NULL: none
+	const struct relabel_rules *rules;    // NULL: none
+	struct relabel_stats relabeled;
 	struct labels extra_labels;
 	const char *attribute_patterns; // NULL: none
 	uint64_t attributes_refused;
@@ -118,10 +127,22 @@ void label_set_release(struct label_set *set);
 int label_set_place(struct label_set *set, const struct cgroup *cgroup, uint64_t now_ns,
 		    const struct process_context *context);
 /** The same as the program has that was there before. */
-int label_set_place_as(struct label_set *set, const struct label_set *former);
+int label_set_place_as(struct label_set *set, const struct label_set *former,
+		       const struct process_context *context);
 
-/** Add the pod's word to its labels, as far as it is known and new. Cheap if the pod table has not changed. */
-void process_entry_find_pod(struct process_entry *entry, struct process_context *context);
+/** Apply the relabel rules to a set's labels, with what @pod (NULL: unknown) adds for them. */
+int label_set_relabel(struct label_set *set, const struct pod_match *pod,
+		      struct process_context *context);
+
+/** Exclude it if a relabel rule dropped it and nothing more is awaited. */
+void process_entry_apply_drop(struct process_entry *entry, struct process_context *context);
+
+/**
+ * Add the pod's and the node's word to its labels, as far as it is known and new. Cheap if the pod table has not changed.
+ * @exported: the labels that samples were shipped with; NULL: none.
+ */
+void process_entry_find_pod(struct process_entry *entry, const struct label_set *exported,
+			    struct process_context *context);
 
 // ---- process_mappings.c ---------------------------------------------------------------------
 

@@ -13,7 +13,8 @@
 
 enum { VALUE_BYTES = 256 };
 
-#define PAUSE "pause" // the executable of each runtime's sandbox image
+#define COMPOSE_PROJECT "compose_project"
+#define PAUSE           "pause" // the executable of each runtime's sandbox image
 
 /* The first variable @name, as getenv() finds it; NULL: none, or cut (no NUL). */
 static const char *find_variable(const char *block, size_t block_size, const char *name,
@@ -69,6 +70,29 @@ static int set_environ(struct labels *labels, const struct process_traits *trait
 		return rc;
 	value = find_variable(traits->environ_, traits->environ_size, "OTEL_SERVICE_NAME", &size);
 	return value ? set_label(labels, LABEL_SERVICE, value, size) : 0;
+}
+
+/* The id gives way to the name. */
+static int name_container(struct labels *labels, const char *name)
+{
+	const char *id = labels_get(labels, LABEL_CONTAINER);
+	int rc = id && !labels_get(labels, LABEL_CONTAINER_ID)
+			 ? set_string(labels, LABEL_CONTAINER_ID, id)
+			 : 0;
+
+	return rc ? rc : set_string(labels, LABEL_CONTAINER, name);
+}
+
+/* What the process says of itself is more exact than its image's tag. */
+static int set_container(struct labels *labels, const struct container_record *container)
+{
+	int rc = container && container->name[0] ? name_container(labels, container->name) : 0;
+
+	if (!rc && container && !labels_get(labels, LABEL_VERSION))
+		rc = set_string(labels, LABEL_VERSION, container->version);
+	if (!rc && container)
+		rc = set_string(labels, COMPOSE_PROJECT, container->project);
+	return rc;
 }
 
 static int set_cgroup(struct labels *labels, const struct cgroup *cgroup)
@@ -134,6 +158,8 @@ static int set_service(struct labels *labels, const struct process_traits *trait
 		return set_string(labels, LABEL_SERVICE, "kernel");
 	if (labels_get(labels, LABEL_SERVICE))
 		return 0;
+	if (traits->container && traits->container->service[0])
+		return set_string(labels, LABEL_SERVICE, traits->container->service);
 	const char *unit = path_base_name(cgroup->unit); // a user's is below the user's slice
 	size_t size = service_of_unit(unit);
 	return size ? set_label(labels, LABEL_SERVICE, unit, size)
@@ -176,6 +202,8 @@ int process_labels_detect(const struct process_traits *traits, const struct labe
 	if (!rc)
 		rc = set_cgroup(&labels, &cgroup);
 	if (!rc)
+		rc = set_container(&labels, traits->container);
+	if (!rc)
 		rc = set_process(&labels, traits);
 	if (!rc && traits->node)
 		rc = set_string(&labels, LABEL_NODE, traits->node);
@@ -196,17 +224,6 @@ bool process_labels_is_pause(const struct labels *detected)
 	const char *service = labels_get(detected, LABEL_SERVICE);
 
 	return service && strcmp(service, PAUSE) == 0;
-}
-
-/* The id gives way to the name. */
-static int name_container(struct labels *labels, const char *name)
-{
-	const char *id = labels_get(labels, LABEL_CONTAINER);
-	int rc = id && !labels_get(labels, LABEL_CONTAINER_ID)
-			 ? set_string(labels, LABEL_CONTAINER_ID, id)
-			 : 0;
-
-	return rc ? rc : set_string(labels, LABEL_CONTAINER, name);
 }
 
 static int add_pod_label(struct labels *labels, const struct label *label)
@@ -240,5 +257,17 @@ int process_labels_add_pod(struct labels *labels, const struct pod_match *pod, b
 		rc = add_pod_label(labels, &pod->labels.pairs[i]);
 	if (!rc && !own_service)
 		rc = name_service(labels, pod);
+	return rc ? rc : set_extra(labels, extra);
+}
+
+/* ---- the node's ----------------------------------------------------------------------------- */
+
+int process_labels_add_node(struct labels *labels, const struct labels *node,
+			    const struct labels *extra)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < node->count && !rc; i++)
+		rc = set_string(labels, node->pairs[i].name, node->pairs[i].value);
 	return rc ? rc : set_extra(labels, extra);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "agent/containers/container_record.h"
 #include "agent/containers/pod_table.h"
 #include "base/labels.h"
 
@@ -18,16 +19,18 @@ struct process_traits {
 	size_t environ_size;
 	const char *cgroup; // /proc/PID/cgroup
 	size_t cgroup_size;
+	const struct container_record
+		*container; // Docker's or Podman's, outside of pods; NULL: none
 	const char *node;
 	const char *attribute_patterns; // --resource-attributes: resource_attributes.h
 	bool kernel_thread;
 };
 
 /**
- * service is OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else the systemd service, else the
- * executable's name, else the process's ("kernel" for kernel threads). Also set: process, node, container (the
- * id; if the attributes name it, the id is container_id), pod_uid, unit, and the labels of allowed attributes. Nothing
- * else of the environment is read. @extra win over all. *ret_labels must be empty. *ret_own_service: the process itself
+ * service is OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else Compose's or the container's name, else
+ * the systemd service, else the executable's name, else the process's ("kernel" for kernel threads). Also set: process,
+ * node, container (its name; the id where no name is known), container_id, version, compose_project, pod_uid, unit, and the
+ * labels of allowed attributes. Nothing else of the environment is read. @extra win over all. *ret_labels must be empty. *ret_own_service: the process itself
  * or @extra name the service, or it is the kernel. Adds to *refused the attributes that became no label. Returns 0 or
  * -ENOMEM.
  */
@@ -40,6 +43,10 @@ int process_labels_detect(const struct process_traits *traits, const struct labe
  */
 int process_labels_add_pod(struct labels *labels, const struct pod_match *pod, bool own_service,
 			   const struct labels *extra);
+
+/** Add what the cluster says of the node: it wins over the process, and @extra over it. Returns 0 or -ENOMEM. */
+int process_labels_add_node(struct labels *labels, const struct labels *node,
+			    const struct labels *extra);
 
 /** A pod's first process, which only holds its namespaces: no list of the pod's containers has it. */
 bool process_labels_is_pause(const struct labels *detected);

@@ -740,6 +740,22 @@ uint64_t process_table_pods_late(const struct process_table *table)
 	return table->context.pods_late;
 }
 
+void process_table_use_containers(struct process_table *table, struct container_records *containers)
+{
+	table->context.containers = containers;
+}
+
+void process_table_use_rules(struct process_table *table, const struct relabel_rules *rules)
+{
+	table->context.rules = rules;
+}
+
+void process_table_read_relabeled(const struct process_table *table,
+				  struct relabel_stats *ret_stats)
+{
+	*ret_stats = table->context.relabeled;
+}
+
 uint64_t process_table_count(const struct process_table *table)
 {
 	return count_of(table);

@@ -34,6 +34,20 @@ void process_table_use_pods(struct process_table *table, struct pod_table *pods)
 /** Processes whose labels changed after samples were shipped, because their pod became known or changed. */
 uint64_t process_table_pods_late(const struct process_table *table);
 
+struct container_records;
+
+/** Name processes by the containers of Docker and Podman. @containers outlive the table. Call it before any process is known. */
+void process_table_use_containers(struct process_table *table,
+				  struct container_records *containers);
+
+struct relabel_rules;
+struct relabel_stats;
+
+/** Apply these rules to the labels of all processes. @rules outlive the table. Call it before any process is known. */
+void process_table_use_rules(struct process_table *table, const struct relabel_rules *rules);
+void process_table_read_relabeled(const struct process_table *table,
+				  struct relabel_stats *ret_stats);
+
 /** Add all processes of /proc. One that exits meanwhile is no error. */
 int process_table_scan(struct process_table *table, struct error *err);
 

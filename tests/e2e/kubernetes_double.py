@@ -61,9 +61,9 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class ApiServerDouble:
-    """Pods of one node. The agent's flags are `flags`."""
+    """Pods of one node, and the node. The agent's flags are `flags`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, node_labels=None):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
         authority = Authority(self.folder / "ca")
@@ -78,6 +78,7 @@ class ApiServerDouble:
                       "--kubernetes-credentials", str(credentials)]
         self.lock = threading.Lock()
         self.pods, self.events = {}, []
+        self.node_labels = node_labels or {}
         self.version, self.oldest, self.epoch = 100, 0, 0
         self.refused, self.lists, self.watches, self.unauthorized = 0, 0, 0, 0
         self.garbage = b""
@@ -158,6 +159,8 @@ class ApiServerDouble:
         if handler.headers.get("Authorization") != f"Bearer {self.token}":
             self.unauthorized += 1
             self._send(handler, 401, b"{}")
+        elif url.path == "/api/v1/nodes/n1":
+            self._send(handler, 200, json.dumps({"kind": "Node", "metadata": {"name": "n1", "labels": self.node_labels}}).encode())
         elif url.path != "/api/v1/pods" or query.get("fieldSelector") != "spec.nodeName=n1":
             self.refused += 1
             self._send(handler, 403, b"{}")

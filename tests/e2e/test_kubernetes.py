@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of pods: real processes in cgroups as the kubelet makes them, described by a double of the API server."""
+"""Processes of pods and containers: real processes in cgroups as kubelet and Docker make them, described by doubles of the API
+server and of Docker's files. One agent, one collector, one server: the tests leave them as they found them."""
 import contextlib
+import json
 import os
 import pathlib
 import subprocess
@@ -10,14 +12,24 @@ import time
 import pytest
 
 from contract import TYPE
-from fleet import unique, wait_until
+from fleet import Agent, Collector, unique, wait_until
 from kubernetes_double import ApiServerDouble, new_id, pod
 
-CPU_NS = 1_000_000_000
-# It ends by its own CPU time, however busy the machine is. What it used before it entered the cgroup is some hundredths.
-BURN = "import time\nwhile time.process_time() < 1: sum(range(1000))"
+CPU_NS = 1_000_000_000  # where the sum is the claim
+SOME_NS = 200_000_000   # where only the labels are
+# It is done by its own CPU time, however busy the machine is, and stays until it is ended: a busy agent may look late. What it
+# used before it entered the cgroup is some hundredths.
+BURN = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): sum(range(1000))\nsys.stdin.read()"
 NEARLY = 0.1
+ROUGHLY = 0.5
 IN_CGROUP = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+RULES = """
+relabel_configs:
+- {source_labels: [namespace], regex: dropped, action: drop}
+- {source_labels: [__meta_kubernetes_pod_label_squad], regex: (.+), target_label: squad, replacement: the-$1}
+- {source_labels: [__meta_docker_container_label_tier], regex: (.+), target_label: tier}
+- {source_labels: [unit], regex: none-has-it, target_label: service}
+"""
 
 
 def cgroup_root():
@@ -30,14 +42,14 @@ def cgroup_root():
 
 @pytest.fixture
 def cgroups():
-    """make(uid, container id): the folder of a container's cgroup, below kubepods; all are removed at the end."""
+    """make(path): the folder of a cgroup; all are removed at the end."""
     root = cgroup_root()
     if not root:
         pytest.skip("no cgroup can be made here")
     made = []
 
-    def make(uid, container):
-        folder = root / "kubepods" / "burstable" / f"pod{uid}" / container
+    def make(path):
+        folder = root / path
         try:
             for parent in [*reversed(folder.parents), folder]:
                 if not parent.exists():
@@ -54,150 +66,203 @@ def cgroups():
             folder.rmdir()
 
 
-@pytest.fixture
-def api_server(tmp_path):
-    with ApiServerDouble(tmp_path / "kubernetes") as double:
-        yield double
+class Node:
+    """The agent, its collector, the API server and Docker's folder."""
+
+    def __init__(self, collector, agent, server, docker):
+        self.api = collector.api
+        self.agent = agent
+        self.server = server
+        self.docker = docker
+
+    def counted(self, counter):
+        return self.api.total(f'{{service="cairn-agent",counter="{counter}"}}', type=TYPE.EVENTS)
+
+    def labels_of(self, selector):
+        """All labels of the series: name to values."""
+        names = self.api.get("labels", query=selector)["names"]
+        return {name: self.api.get(f"labels/{name}/values", query=selector)["values"] for name in names}
+
+    def check_totals(self, expected, rel):
+        """That the CPU time of each selector has arrived, and no more."""
+        totals = self.api.wait_for_totals(expected)
+        for selector, cpu_ns in expected.items():
+            assert totals[selector] == pytest.approx(cpu_ns, rel=rel), selector
 
 
-def start_in(folder, env=None):
-    """A process that uses CPU_NS in this cgroup."""
-    return subprocess.Popen(["sh", "-c", IN_CGROUP, str(folder), sys.executable, "-c", BURN],
-                            env={**os.environ, **(env or {})})
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("node")
+    docker = folder / "docker"
+    rules = folder / "rules.yaml"
+    rules.write_text(RULES)
+    with Collector(folder / "data", folder / "collector.log") as collector, ApiServerDouble(
+            folder / "kubernetes", {"topology.kubernetes.io/zone": "eu-1a", "secret": "hunter2"}) as server:
+        for name in ("one", "two", "three"):  # more than one page
+            server.put(pod(name))
+        agent = Agent(collector.grpc, folder / "agent", [
+            "--frequency", "499", *server.flags, "--pod-labels", "team", "--exclude-namespaces", "kube-*", "--node-labels",
+            "topology.kubernetes.io/*", "--relabel", str(rules), "--docker", str(docker), "--podman", "none"])
+        try:
+            yield Node(collector, agent, server, docker)
+        finally:
+            agent.stop()
+
+
+def cgroup_of(described, container):
+    return f"kubepods/burstable/pod{described['metadata']['uid']}/{container}"
+
+
+def start_in(folder, cpu_ns=SOME_NS, env=None):
+    """A process that uses so much CPU time in this cgroup."""
+    return subprocess.Popen(["sh", "-c", IN_CGROUP, str(folder), sys.executable, "-c", BURN, str(cpu_ns / 1e9)],
+                            stdin=subprocess.PIPE, env={**os.environ, **(env or {})})
 
 
 def end(*processes):
+    """When they are done."""
+    for process in processes:
+        process.stdin.close()
     for process in processes:
         assert process.wait(120) == 0
 
 
-def check_total(collector, selector, cpu_ns=CPU_NS):
-    assert collector.api.wait_for_total(selector, cpu_ns) == pytest.approx(cpu_ns, rel=NEARLY)
+def in_pod(described):
+    return f'{{pod_uid="{described["metadata"]["uid"]}"}}'
 
 
-def labels_of(api, selector):
-    """All labels of the series: name to values."""
-    names = api.get("labels", query=selector)["names"]
-    return {name: api.get(f"labels/{name}/values", query=selector)["values"] for name in names}
-
-
-def counted(api, counter):
-    return api.total(f'{{service="cairn-agent",counter="{counter}"}}', type=TYPE.EVENTS)
-
-
-def test_processes_have_labels_of_their_pod(collector, start_agent, api_server, cgroups):
+def test_processes_have_labels_of_their_pod(node, cgroups):
     web, proxy, app = new_id(), new_id(), unique("web")
-    shop = pod(f"{app}-7d4b9c-x2x4z", owner=("ReplicaSet", f"{app}-7d4b9c"), labels={"team": "core", "secret": "hunter2"},
+    shop = pod(f"{app}-7d4b9c-x2x4z", owner=("ReplicaSet", f"{app}-7d4b9c"),
+               labels={"team": "core", "secret": "hunter2", "squad": "red"},
                containers=[("web", "registry:5000/shop/web:1.2.3", web), ("proxy", "envoy@sha256:" + "ab" * 32, proxy)])
-    api_server.put(shop)
-    api_server.put(pod("one"))
-    api_server.put(pod("two"))  # on a second page
-    start_agent(collector, "--frequency", "499", *api_server.flags, "--pod-labels", "team")
-    uid = shop["metadata"]["uid"]
+    node.server.put(shop)
     own = unique("own")
-    end(start_in(cgroups(uid, web)), start_in(cgroups(uid, proxy), env={"OTEL_SERVICE_NAME": own}))
-    check_total(collector, app)
-    found = labels_of(collector.api, f'{{service="{app}"}}')
-    assert found["namespace"] == ["shop"] and found["pod"] == [f"{app}-7d4b9c-x2x4z"] and found["pod_uid"] == [uid]
+    processes = [start_in(cgroups(cgroup_of(shop, web))),
+                 start_in(cgroups(cgroup_of(shop, proxy)), env={"OTEL_SERVICE_NAME": own})]
+    node.check_totals({app: SOME_NS, own: SOME_NS}, ROUGHLY)
+    end(*processes)
+    found = node.labels_of(f'{{service="{app}"}}')
+    assert found["namespace"] == ["shop"] and found["pod"] == [f"{app}-7d4b9c-x2x4z"]
+    assert found["pod_uid"] == [shop["metadata"]["uid"]]
     assert found["workload"] == [app] and found["workload_kind"] == ["deployment"]
     assert found["container"] == ["web"] and found["container_id"] == [web] and found["version"] == ["1.2.3"]
     assert found["team"] == ["core"] and "secret" not in found
+    assert found["zone"] == ["eu-1a"]  # of the node
+    assert found["squad"] == ["the-red"]  # by a rule
     # A process that names itself keeps its name, in the same pod.
-    check_total(collector, own)
-    found = labels_of(collector.api, f'{{service="{own}"}}')
+    found = node.labels_of(f'{{service="{own}"}}')
     assert found["workload"] == [app] and found["container"] == ["proxy"] and found["version"] == ["sha256:" + "ab" * 6]
-    assert api_server.refused == 0 and api_server.unauthorized == 0
+    assert node.server.refused == 0 and node.server.unauthorized == 0
 
 
-def test_a_container_that_is_described_late_has_one_series(collector, start_agent, api_server, cgroups):
-    container, app = new_id(), unique("late")
-    late = pod(f"{app}-0", owner=("StatefulSet", app))
-    start_agent(collector, "--frequency", "499", *api_server.flags)
-    process = start_in(cgroups(late["metadata"]["uid"], container))
-    time.sleep(1.5)  # more than an export interval: its first samples wait
-    api_server.put(late)
-    time.sleep(1)  # it may have ended before its container has a name
-    late["status"]["containerStatuses"] = [{"name": "web", "containerID": f"containerd://{container}"}]
-    api_server.put(late)
+def test_a_container_of_docker_names_its_processes(node, cgroups):
+    container, app = new_id(), unique("compose")
+    folder = node.docker / "containers" / container
+    folder.mkdir(parents=True)
+    (folder / "config.v2.json").write_text(json.dumps({
+        "ID": container, "Name": "/shop-web-1", "Image": "sha256:" + "ab" * 32, "Config": {
+            "Image": "registry:5000/web:1.2", "Env": ["SECRET=x"], "Labels": {
+                "com.docker.compose.service": app, "com.docker.compose.project": "shop", "tier": "gold"}}}))
+    process = start_in(cgroups(f"docker/{container}"))
+    node.check_totals({app: SOME_NS}, ROUGHLY)
     end(process)
-    check_total(collector, f'{{service="{app}",container="web"}}')
-    in_pod = f'{{pod_uid="{late["metadata"]["uid"]}"}}'
-    assert collector.api.get("labels/service/values", query=in_pod)["values"] == [app]
-    assert collector.api.get("labels/container/values", query=in_pod)["values"] == ["web"]
-    assert counted(collector.api, "pods_late") == 0
+    found = node.labels_of(f'{{service="{app}"}}')
+    assert found["container"] == ["shop-web-1"] and found["container_id"] == [container] and found["version"] == ["1.2"]
+    assert found["compose_project"] == ["shop"] and found["tier"] == ["gold"] and found["zone"] == ["eu-1a"]
 
 
-def test_excluded_pods_are_not_shipped(collector, start_agent, api_server, cgroups):
-    containers = [new_id() for _ in range(3)]
-    apps = [unique(name) for name in ("private", "system", "public")]
-    private = pod("private", owner=("DaemonSet", apps[0]), annotations={"cairn.dev/profile": "false"},
-                  containers=[("c", "i", containers[0])])
-    system = pod("system", "kube-system", owner=("DaemonSet", apps[1]), containers=[("c", "i", containers[1])])
-    public = pod("public", "kube-system", owner=("DaemonSet", apps[2]), annotations={"cairn.dev/profile": "true"},
-                 containers=[("c", "i", containers[2])])
-    start_agent(collector, "--frequency", "499", *api_server.flags, "--exclude-namespaces", "kube-*")
-    processes = [start_in(cgroups(p["metadata"]["uid"], c)) for p, c in zip((private, system, public), containers)]
-    time.sleep(3)  # nobody knows them yet: nothing may be shipped
-    for each in (private, system, public):
-        api_server.put(each)
+def test_what_is_described_late_waits(node, cgroups):
+    """Its series has the pod's labels from its first sample on; what is excluded then is never shipped."""
+    containers = [new_id() for _ in range(5)]
+    apps = [unique(name) for name in ("late", "private", "system", "dropped", "public")]
+    late = pod(f"{apps[0]}-0", owner=("StatefulSet", apps[0]))
+    private = pod("private", owner=("DaemonSet", apps[1]), annotations={"cairn.dev/profile": "false"},
+                  containers=[("c", "i", containers[1])])
+    system = pod("system", "kube-system", owner=("DaemonSet", apps[2]), containers=[("c", "i", containers[2])])
+    dropped = pod("dropped", "dropped", owner=("DaemonSet", apps[3]), containers=[("c", "i", containers[3])])
+    public = pod("public", "kube-system", owner=("DaemonSet", apps[4]), annotations={"cairn.dev/profile": "true"},
+                 containers=[("c", "i", containers[4])])
+    pods_late, excluded = node.counted("pods_late"), node.counted("samples_excluded")
+    processes = [start_in(cgroups(cgroup_of(described, container)), CPU_NS if described is late else SOME_NS)
+                 for described, container in zip((late, private, system, dropped, public), containers)]
+    time.sleep(1.5)  # more than an export interval: nobody knows them yet, and nothing may be shipped
+    for described in (late, private, system, dropped, public):
+        node.server.put(described)
+    time.sleep(1)  # it may have ended before its container has a name
+    late["status"]["containerStatuses"] = [{"name": "web", "containerID": f"containerd://{containers[0]}"}]
+    node.server.put(late)
     end(*processes)
-    check_total(collector, apps[2])
-    wait_until("the counter", 20, lambda: counted(collector.api, "samples_excluded") > 0)
-    for each in (private, system):
+    node.check_totals({f'{{service="{apps[0]}",container="web"}}': CPU_NS}, NEARLY)
+    node.check_totals({apps[4]: SOME_NS}, ROUGHLY)
+    assert node.api.get("labels/service/values", query=in_pod(late))["values"] == [apps[0]]
+    assert node.api.get("labels/container/values", query=in_pod(late))["values"] == ["web"]
+    assert node.counted("pods_late") == pods_late == 0
+    wait_until("the counter", 20, lambda: node.counted("samples_excluded") > excluded)
+    for described in (private, system, dropped):
         for kind in (TYPE.CPU, TYPE.RSS):
-            selector = f'{{pod_uid="{each["metadata"]["uid"]}"}}'
-            assert collector.api.total(selector, type=kind) == 0, labels_of(collector.api, selector)
+            assert node.api.total(in_pod(described), type=kind) == 0, node.labels_of(in_pod(described))
 
 
-def settle_on(collector, api_server, cgroups, name):
-    """A pod that comes now is labelled."""
-    container, app = new_id(), unique(name)
-    new = pod(app, owner=("Job", app), containers=[("c", "image:7", container)])
-    api_server.put(new)
-    end(start_in(cgroups(new["metadata"]["uid"], container)))
-    check_total(collector, f'{{service="{app}",workload_kind="job",version="7"}}')
+class NewPods:
+    """Pods that come after each fault; their labels are checked together, as a look waits until no more comes."""
+
+    def __init__(self, node, cgroups):
+        self.node, self.cgroups, self.apps, self.processes = node, cgroups, [], []
+
+    def start(self, name):
+        container, app = new_id(), unique(name)
+        new = pod(app, owner=("Job", app), containers=[("c", "image:7", container)])
+        self.node.server.put(new)
+        self.processes.append(start_in(self.cgroups(cgroup_of(new, container))))
+        self.apps.append(app)
+
+    def check(self):
+        self.node.check_totals({f'{{service="{app}",workload_kind="job",version="7"}}': SOME_NS for app in self.apps}, ROUGHLY)
+        end(*self.processes)
 
 
-def test_pods_are_labelled_after_every_fault(collector, start_agent, api_server, cgroups):
-    agent = start_agent(collector, "--frequency", "499", *api_server.flags)
-    settle_on(collector, api_server, cgroups, "first")
-    watches = api_server.watches
-    api_server.drop_connections()
-    wait_until("another watch", 20, lambda: api_server.watches > watches)
-    lists = api_server.lists
-    api_server.forget_events()
-    wait_until("another list", 20, lambda: api_server.lists > lists)
-    settle_on(collector, api_server, cgroups, "gone")
-    for garbage in (b"}}}}", b"\0\xff{" * 100, b'{"type":"ERROR","object":{"code":500}}\n'):
-        lists = api_server.lists
-        api_server.send_garbage(garbage)
-        wait_until("another list", 60, lambda: api_server.lists > lists)
-        time.sleep(0.5)  # the next watch is there
-    api_server.send_garbage(b'{"type":"ADDED","object":{"metadata":{"uid":"../../x"}}}\n')
-    settle_on(collector, api_server, cgroups, "garbage")
-    api_server.rotate_token()  # the watch that runs goes on; the next request has the new one
-    api_server.drop_connections()
-    settle_on(collector, api_server, cgroups, "rotated")
-    assert api_server.unauthorized == 0
-    assert agent.is_running()
+def test_pods_are_labelled_after_every_fault(node, cgroups):
+    server, new_pods = node.server, NewPods(node, cgroups)
+    new_pods.start("first")
+    watches = server.watches
+    server.drop_connections()
+    wait_until("another watch", 20, lambda: server.watches > watches)
+    lists = server.lists
+    server.forget_events()
+    wait_until("another list", 20, lambda: server.lists > lists)
+    new_pods.start("gone")
+    lists, watches = server.lists, server.watches
+    server.send_garbage(b"\0\xff{" * 100 + b"}}}}")
+    wait_until("another watch", 60, lambda: server.lists > lists and server.watches > watches)
+    server.send_garbage(b'{"type":"ADDED","object":{"metadata":{"uid":"../../x"}}}\n')
+    new_pods.start("garbage")
+    watches = server.watches
+    server.rotate_token()  # the watch that runs goes on; the next request has the new one
+    server.drop_connections()
+    wait_until("another watch", 20, lambda: server.watches > watches)
+    new_pods.start("rotated")
+    new_pods.check()
+    assert server.unauthorized == 0
+    assert node.agent.is_running()
 
 
-def test_an_absent_api_server_costs_no_sample(collector, start_agent, api_server, cgroups):
+def test_an_absent_api_server_costs_no_sample(node, cgroups):
+    server, new_pods = node.server, NewPods(node, cgroups)
     container, app = new_id(), unique("known")
-    known = pod(app, owner=("Job", app), containers=[("c", "image:7", container)])
-    api_server.put(known)
-    agent = start_agent(collector, "--frequency", "499", *api_server.flags)
-    folder = cgroups(known["metadata"]["uid"], container)
-    end(start_in(folder))
-    check_total(collector, app)
-    api_server.stop()
-    wait_until("the warning", 60, lambda: "new pods stay without labels" in agent.log())
+    known, unknown = pod(app, owner=("Job", app), containers=[("c", "image:7", container)]), pod("unknown")
+    server.put(known)
+    folder = cgroups(cgroup_of(known, container))
+    first = start_in(folder)
+    wait_until("the pod's first sample", 20, lambda: node.api.total(app))
+    failures = node.counted("pod_requests_failed")
+    server.stop()
+    wait_until("the warning", 60, lambda: node.agent.log().count("new pods stay without labels") > 0)
     # A new process of a known container, and one of a pod that nobody describes: its wait is bounded.
-    unknown_uid = pod("unknown")["metadata"]["uid"]
-    end(start_in(folder), start_in(cgroups(unknown_uid, new_id())))
-    check_total(collector, app, 2 * CPU_NS)
-    check_total(collector, f'{{pod_uid="{unknown_uid}"}}')
-    wait_until("the failures' counter", 20, lambda: counted(collector.api, "pod_requests_failed") > 0)
-    api_server.start()
-    wait_until("an answer", 60, lambda: "answers again" in agent.log())
-    settle_on(collector, api_server, cgroups, "back")
+    end(first, start_in(folder, CPU_NS), start_in(cgroups(cgroup_of(unknown, new_id())), CPU_NS))
+    server.start()
+    node.check_totals({app: SOME_NS + CPU_NS, in_pod(unknown): CPU_NS}, NEARLY)
+    assert node.counted("pod_requests_failed") > failures
+    wait_until("an answer", 60, lambda: "answers again" in node.agent.log())
+    new_pods.start("back")
+    new_pods.check()

@@ -5,6 +5,7 @@
 
 #include "tests/test.h"
 #include "tests/unit/agent/containers/pods_json.h"
+#include "tests/unit/agent/relabel/rules_file.h"
 
 static const struct pod_selection nothing;
 
@@ -290,6 +291,119 @@ TEST(a_list_has_a_version_and_a_next_page)
 	assert_string_equal("", metadata.next_page);
 }
 
+static const char *meta_of(const struct meta_labels *meta, const char *wanted)
+{
+	const char *name, *value;
+	size_t at = 0;
+
+	while (meta_labels_next(meta, &at, &name, &value))
+		if (strcmp(name, wanted) == 0)
+			return value;
+	return "(none)";
+}
+
+TEST(what_rules_read_has_prometheus_names)
+{
+	static const struct {
+		const char *name, *value;
+		bool is_containers;
+	} rows[] = {
+		{ "__meta_kubernetes_namespace", "shop", false },
+		{ "__meta_kubernetes_pod_name", "web-7d4b9c-x2x4z", false },
+		{ "__meta_kubernetes_pod_uid", POD_UID, false },
+		{ "__meta_kubernetes_pod_controller_kind", "ReplicaSet", false },
+		{ "__meta_kubernetes_pod_controller_name", "web-7d4b9c", false },
+		{ "__meta_kubernetes_pod_node_name", "n1", false },
+		{ "__meta_kubernetes_node_name", "n1", false },
+		{ "__meta_kubernetes_pod_label_example_com_team", "core", false },
+		{ "__meta_kubernetes_pod_labelpresent_example_com_team", "true", false },
+		{ "__meta_kubernetes_pod_annotation_tier", "gold?", false },
+		{ "__meta_kubernetes_pod_annotationpresent_tier", "true", false },
+		{ "__meta_kubernetes_pod_container_name", "web", true },
+		{ "__meta_kubernetes_pod_container_id", WEB_ID, true },
+		{ "__meta_kubernetes_pod_container_image", "registry:5000/shop/web:1.2.3", true },
+	};
+	struct pod_selection selection = { 0 };
+	struct relabel_rules *rules = NULL;
+
+	assert_int_equal(0, read_rules("- {action: labelmap, regex: __meta_(.+)}", &rules, NULL));
+	selection.rules = rules;
+	struct pod *pod = read_with(POD_JSON(POD_UID, "\"example.com/team\":\"core\",",
+					     "\"tier\":\"gold\\n\",\"number\":7", BOTH_STATUSES),
+				    &selection);
+	for EACH (row, rows)
+		EXPECT_STR(row->value,
+			   meta_of(row->is_containers ? &pod->containers[0].meta : &pod->meta,
+				   row->name),
+			   row->name);
+	EXPECT_STR("(none)", meta_of(&pod->meta, "__meta_kubernetes_pod_annotation_number"),
+		   "a number");
+	pod_free(pod);
+	relabel_rules_free(rules);
+}
+
+static const struct {
+	const char *what, *labels, *patterns;
+	const char *label, *value;
+} nodes[] = {
+	{ "zone", "\"topology.kubernetes.io/zone\":\"eu-1a\"", "topology.kubernetes.io/*", "zone",
+	  "eu-1a" },
+	{ "region", "\"topology.kubernetes.io/region\":\"eu-1\"", "topology.kubernetes.io/region",
+	  "region", "eu-1" },
+	{ "instance type", "\"node.kubernetes.io/instance-type\":\"p5\"", "*", "instance_type",
+	  "p5" },
+	{ "GPU", "\"nvidia.com/gpu.product\":\"NVIDIA-H100\"", "nvidia.com/gpu.product",
+	  "gpu_model", "NVIDIA-H100" },
+	{ "another", "\"pool.example.com/name\":\"batch\"", "pool.example.com/name",
+	  "pool_example_com_name", "batch" },
+	{ "not chosen", "\"topology.kubernetes.io/zone\":\"eu-1a\"",
+	  "topology.kubernetes.io/region", "zone", NULL },
+	{ "cairn's own", "\"node\":\"forged\"", "*", "node", NULL },
+	{ "another's GPU label", "\"gpu_model\":\"x\"", "*", "gpu_model", NULL },
+	{ "a number", "\"rack\":7", "*", "rack", NULL },
+	{ "control characters", "\"rack\":\"a\\u001bb\"", "*", "rack", "a?b" },
+};
+
+TEST(a_node_has_labels_of_short_names)
+{
+	for EACH (row, nodes) {
+		struct labels labels = { 0 };
+		char text[256];
+
+		snprintf(text, sizeof(text), "{\"kind\":\"Node\",\"metadata\":{\"labels\":{%s}}}",
+			 row->labels);
+		EXPECT_EQ(0, pod_json_read_node(text, strlen(text), row->patterns, &labels),
+			  row->what);
+		const char *value = labels_get(&labels, row->label);
+		EXPECT_STR(row->value ? row->value : "(none)", value ? value : "(none)", row->what);
+		labels_deinit(&labels);
+	}
+}
+
+TEST(refuses_what_is_no_node)
+{
+	static const char *const bad[] = { "", "[]", "{}", "{\"metadata\":7}", "{\"metadata\":{" };
+	struct labels labels = { 0 };
+
+	for EACH (text, bad)
+		EXPECT_EQ(-EBADMSG, pod_json_read_node(*text, strlen(*text), "*", &labels), *text);
+	assert_int_equal(0, pod_json_read_node("{\"metadata\":{\"labels\":[]}}", 26, "*", &labels));
+	assert_int_equal(0, labels.count);
+}
+
+TEST(a_nodes_chosen_labels_are_few)
+{
+	struct labels labels = { 0 };
+	char text[1024] = "{\"metadata\":{\"labels\":{\"a\":\"b\"";
+
+	for (int i = 0; i < 20; i++)
+		sprintf(text + strlen(text), ",\"l%d\":\"x\"", i);
+	strcat(text, "}}}");
+	assert_int_equal(0, pod_json_read_node(text, strlen(text), "*", &labels));
+	assert_int_equal(NODE_LABELS_MAX, labels.count);
+	labels_deinit(&labels);
+}
+
 RUN_TESTS(cmocka_unit_test(a_pod_names_its_containers),
 	  cmocka_unit_test(a_name_label_wins_over_the_workload),
 	  cmocka_unit_test(only_chosen_labels_are_read), cmocka_unit_test(chosen_labels_are_few),
@@ -300,4 +414,8 @@ RUN_TESTS(cmocka_unit_test(a_pod_names_its_containers),
 	  cmocka_unit_test(control_characters_become_question_marks),
 	  cmocka_unit_test(memory_of_one_object_is_bounded),
 	  cmocka_unit_test(events_say_what_became_of_a_pod),
-	  cmocka_unit_test(a_list_has_a_version_and_a_next_page))
+	  cmocka_unit_test(a_list_has_a_version_and_a_next_page),
+	  cmocka_unit_test(what_rules_read_has_prometheus_names),
+	  cmocka_unit_test(a_node_has_labels_of_short_names),
+	  cmocka_unit_test(refuses_what_is_no_node),
+	  cmocka_unit_test(a_nodes_chosen_labels_are_few))

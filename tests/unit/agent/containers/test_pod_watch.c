@@ -21,6 +21,7 @@ enum { WAIT_S = 20 };
 struct fixture {
 	struct api_server_double server;
 	const char *kubelet; // its URL; NULL: none
+	const char *node_labels;
 	struct pod_table *table;
 	struct event_log *events;
 	struct pod_watch *watch;
@@ -32,6 +33,8 @@ static void begin(struct fixture *fixture, const struct answer *answers, uint32_
 	fixture->table = pod_table_new();
 	fixture->events = event_log_new();
 	assert_non_null(fixture->table);
+	if (fixture->node_labels)
+		pod_table_await_node(fixture->table);
 	const struct pod_watch_options options = {
 		.server = fixture->server.url,
 		.kubelet = fixture->kubelet,
@@ -39,6 +42,7 @@ static void begin(struct fixture *fixture, const struct answer *answers, uint32_
 		.credentials = "/nowhere",
 		.table = fixture->table,
 		.events = fixture->events,
+		.node_labels = fixture->node_labels,
 		.retry_min_ns = NS_PER_MS,
 	};
 	struct error err = { 0 };
@@ -362,6 +366,68 @@ TEST(refuses_addresses_and_names)
 	}
 }
 
+TEST(asks_for_its_own_node_first)
+{
+	static const struct answer answers[] = {
+		{ 200,
+		  "{\"kind\":\"Node\",\"metadata\":{\"labels\":{\"topology.kubernetes.io/"
+		  "zone\":\"a\"}}}",
+		  false },
+		{ 200, LIST("10", "", POD(POD_UID)), false },
+		{ 200, "", true },
+	};
+	struct fixture fixture = { .node_labels = "topology.kubernetes.io/zone" };
+	struct labels labels = { 0 };
+	uint64_t version;
+
+	begin(&fixture, answers, 3);
+	wait_for(&fixture, has_a_list);
+	assert_string_equal("GET /api/v1/nodes/n1?resourceVersion=0 HTTP/1.1",
+			    fixture.server.requests[0]);
+	assert_int_equal(0, pod_table_copy_node(fixture.table, &labels, &version));
+	assert_int_equal(1, version);
+	assert_string_equal("a", labels_get(&labels, "zone"));
+	assert_int_equal(0, pod_table_node_wait_ns(fixture.table));
+	labels_deinit(&labels);
+	finish(&fixture);
+}
+
+static const struct {
+	const char *what;
+	struct answer answer;
+	bool is_awaited; // after it
+	const char *warning;
+} node_failures[] = {
+	{ "forbidden", { 403, "", false }, false, "let the service account get nodes" },
+	{ "unknown", { 404, "", false }, false, "--node must be the node's name" },
+	{ "out of order", { 500, "", false }, true, "asking again in some minutes" },
+	{ "no node", { 200, "{}", false }, true, "asking again" },
+	{ "no JSON", { 200, "}}", false }, true, "asking again" },
+};
+
+TEST(pods_are_named_without_their_node)
+{
+	for EACH (row, node_failures) {
+		const struct answer answers[] = {
+			row->answer,
+			{ 200, LIST("10", "", POD(POD_UID)), false },
+			{ 200, "", true },
+		};
+		struct fixture fixture = { .node_labels = "*" };
+		struct event event = { 0 };
+
+		begin(&fixture, answers, 3);
+		wait_for(&fixture, has_a_list);
+		EXPECT_EQ(1, pods_of(&fixture), row->what);
+		EXPECT_EQ(1, stats_of(&fixture).failures, row->what);
+		EXPECT_EQ(row->is_awaited, pod_table_node_wait_ns(fixture.table) != 0, row->what);
+		EXPECT_EQ(true, event_log_next(fixture.events, &event), row->what);
+		if (!strstr(event.text, row->warning))
+			fail_msg("%s: %s", row->what, event.text);
+		finish(&fixture);
+	}
+}
+
 RUN_TESTS(cmocka_unit_test(lists_by_pages_then_watches), cmocka_unit_test(events_change_the_table),
 	  cmocka_unit_test(goes_on_after_the_last_event),
 	  cmocka_unit_test(lists_again_where_it_cannot_go_on),
@@ -370,4 +436,6 @@ RUN_TESTS(cmocka_unit_test(lists_by_pages_then_watches), cmocka_unit_test(events
 	  cmocka_unit_test(a_dead_kubelet_leaves_what_was_known),
 	  cmocka_unit_test(a_bad_pod_does_not_hide_others),
 	  cmocka_unit_test(a_silent_watch_ends_when_asked),
-	  cmocka_unit_test(refuses_addresses_and_names))
+	  cmocka_unit_test(refuses_addresses_and_names),
+	  cmocka_unit_test(asks_for_its_own_node_first),
+	  cmocka_unit_test(pods_are_named_without_their_node))

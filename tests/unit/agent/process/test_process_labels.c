@@ -325,9 +325,73 @@ TEST(survives_random_environments)
 	}
 }
 
+#define CGROUP(path) .cgroup = "0::" path, .cgroup_size = sizeof("0::" path) - 1
+
+static const struct {
+	const char *what;
+	struct container_record container;
+	struct process_traits traits;
+	const char *label, *value; // NULL: absent
+} contained[] = {
+	{ "the name", { .name = "shop-web-1" }, { .name = "a" }, "container", "shop-web-1" },
+	{ "the id", { .name = "shop-web-1" }, { .name = "a" }, "container_id", ID },
+	{ "Compose's service",
+	  { .name = "n", .service = "web" },
+	  { .name = "a" },
+	  "service",
+	  "web" },
+	{ "Compose's project",
+	  { .name = "n", .project = "shop" },
+	  { .name = "a" },
+	  "compose_project",
+	  "shop" },
+	{ "the image's tag", { .name = "n", .version = "1.2" }, { .name = "a" }, "version", "1.2" },
+	{ "over the executable",
+	  { .service = "web" },
+	  { .name = "a", .executable = "/bin/a" },
+	  "service",
+	  "web" },
+	{ "over a unit in it",
+	  { .service = "web" },
+	  { .name = "a", CGROUP("/docker-" ID ".scope/b.service") },
+	  "service",
+	  "web" },
+	{ "below OTEL_SERVICE_NAME",
+	  { .service = "web" },
+	  { .name = "a", ENVIRON("OTEL_SERVICE_NAME=llm") },
+	  "service",
+	  "llm" },
+	{ "below its own version",
+	  { .version = "1" },
+	  { .name = "a", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.version=2") },
+	  "version",
+	  "2" },
+	{ "without a name", { .name = "" }, { .name = "a" }, "container", ID },
+	{ "without a service", { .name = "n" }, { .name = "a" }, "service", "a" },
+};
+
+TEST(a_container_of_docker_names_its_processes)
+{
+	for EACH (row, contained) {
+		struct process_traits traits = row->traits;
+		struct labels labels = { 0 };
+
+		traits.container = &row->container;
+		if (!traits.cgroup)
+			traits.cgroup = "0::/system.slice/docker-" ID ".scope";
+		traits.cgroup_size = strlen(traits.cgroup);
+		EXPECT_EQ(0, process_labels_detect(&traits, NULL, &labels, &own_service, &refused),
+			  row->what);
+		const char *value = labels_get(&labels, row->label);
+		EXPECT_STR(row->value, value ? value : "(none)", row->what);
+		labels_deinit(&labels);
+	}
+}
+
 RUN_TESTS(cmocka_unit_test(labels_come_from_the_first_source),
 	  cmocka_unit_test(ignores_a_variable_cut_at_the_limit),
 	  cmocka_unit_test(a_named_container_keeps_its_id),
 	  cmocka_unit_test(many_attributes_leave_room_for_detected_labels),
 	  cmocka_unit_test(counts_refused_attributes),
-	  cmocka_unit_test(survives_random_environments))
+	  cmocka_unit_test(survives_random_environments),
+	  cmocka_unit_test(a_container_of_docker_names_its_processes))

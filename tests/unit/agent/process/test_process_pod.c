@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "tests/test.h"
 #include "tests/unit/agent/containers/pods_json.h"
+#include "tests/unit/agent/relabel/rules_file.h"
 
 static const struct pod_selection nothing;
 
@@ -65,7 +66,12 @@ static bool awaits(const struct fixture *fixture)
 
 static void find(struct fixture *fixture)
 {
-	process_entry_find_pod(fixture->entry, &fixture->context);
+	struct label_set *exported = fixture->entry->was_exported ? fixture->entry->labels : NULL;
+
+	if (exported)
+		exported->holders++;
+	process_entry_find_pod(fixture->entry, exported, &fixture->context);
+	label_set_release(exported);
 }
 
 TEST(a_process_waits_until_its_container_is_known)
@@ -196,7 +202,7 @@ TEST(a_forked_child_is_in_its_parents_pod)
 	process_entry_inherit(child, fixture.entry);
 	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
 	find(&fixture);
-	process_entry_find_pod(child, &fixture.context);
+	process_entry_find_pod(child, NULL, &fixture.context);
 	assert_string_equal("web", labels_get(&child->process.labels, "service"));
 	process_entry_free(child);
 	finish(&fixture);
@@ -210,12 +216,212 @@ TEST(a_replaced_program_that_is_gone_stays_in_its_pod)
 	begin(&fixture, "sh", false, WEB_ID);
 	set->holders = 1;
 	assert_int_equal(0, labels_set(&set->labels, "service", "curl"));
-	assert_int_equal(0, label_set_place_as(set, fixture.entry->labels));
+	assert_int_equal(0, label_set_place_as(set, fixture.entry->labels, &fixture.context));
 	process_entry_use_labels(fixture.entry, set);
 	assert_true(awaits(&fixture));
 	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
 	find(&fixture);
 	assert_string_equal("web", label(&fixture, "service"));
+	finish(&fixture);
+}
+
+/* ---- the node ------------------------------------------------------------------------------- */
+
+static void put_node(struct pod_table *pods, const char *zone)
+{
+	struct labels labels = { 0 };
+
+	assert_int_equal(0, labels_set(&labels, "zone", zone));
+	pod_table_put_node(pods, &labels);
+	assert_int_equal(0, labels.count);
+}
+
+TEST(a_process_outside_of_pods_waits_for_its_node)
+{
+	struct cgroup cgroup = { .unit = "nginx.service" };
+	struct label_set *set = calloc(1, sizeof(*set));
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	pod_table_await_node(fixture.context.pods);
+	set->holders = 1;
+	assert_int_equal(0, labels_set(&set->labels, "service", "nginx"));
+	assert_int_equal(0, labels_set(&set->labels, "zone", "its own word"));
+	assert_int_equal(0, label_set_place(set, &cgroup, clock_monotonic_ns(), &fixture.context));
+	process_entry_use_labels(fixture.entry, set);
+	find(&fixture);
+	assert_true(awaits(&fixture));
+	put_node(fixture.context.pods, "eu-1a");
+	find(&fixture);
+	assert_false(awaits(&fixture));
+	assert_string_equal("eu-1a", label(&fixture, "zone"));
+	assert_string_equal("nginx", label(&fixture, "service"));
+	assert_int_equal(0, labels_set(&fixture.context.extra_labels, "zone", "mine"));
+	put_node(fixture.context.pods, "eu-1b");
+	find(&fixture);
+	assert_string_equal("mine", label(&fixture, "zone"));
+	finish(&fixture);
+}
+
+TEST(a_pod_and_its_node_are_known_in_any_order)
+{
+	for (int node_first = 0; node_first < 2; node_first++) {
+		struct fixture fixture;
+
+		begin(&fixture, "python3", false, WEB_ID);
+		if (node_first)
+			put_node(fixture.context.pods, "eu-1a");
+		find(&fixture);
+		put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+		find(&fixture);
+		if (!node_first)
+			put_node(fixture.context.pods, "eu-1a");
+		find(&fixture);
+		EXPECT_STR("eu-1a", label(&fixture, "zone"),
+			   node_first ? "node first" : "pod first");
+		EXPECT_STR("web", label(&fixture, "service"),
+			   node_first ? "node first" : "pod first");
+		finish(&fixture);
+	}
+}
+
+/* ---- relabel rules -------------------------------------------------------------------------- */
+
+static void use_rules(struct fixture *fixture, const char *text)
+{
+	struct relabel_rules *rules = NULL;
+	struct error err = { 0 };
+
+	if (read_rules(text, &rules, &err))
+		fail_msg("%s", err.text);
+	fixture->context.rules = rules;
+}
+
+static void put_for_rules(struct fixture *fixture, const char *text)
+{
+	const struct pod_selection selection = { .rules = fixture->context.rules };
+	struct pod *pod = NULL;
+
+	assert_int_equal(0, pod_json_read(text, strlen(text), &selection, &pod));
+	pod_table_put(fixture->context.pods, pod);
+}
+
+static void finish_with_rules(struct fixture *fixture)
+{
+	relabel_rules_free((struct relabel_rules *)fixture->context.rules);
+	finish(fixture);
+}
+
+/* As detect_labels() leaves a new process. */
+static void detect(struct fixture *fixture)
+{
+	struct label_set *set = fixture->entry->labels;
+
+	assert_int_equal(0, labels_copy(&set->labels, &set->detected));
+	assert_int_equal(0, label_set_relabel(set, NULL, &fixture->context));
+	set->holders++;
+	process_entry_use_labels(fixture->entry, set);
+	process_entry_apply_drop(fixture->entry, &fixture->context);
+}
+
+static void find_and_drop(struct fixture *fixture)
+{
+	find(fixture);
+	process_entry_apply_drop(fixture->entry, &fixture->context);
+}
+
+TEST(rules_see_the_pod_when_it_is_known)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", true, WEB_ID);
+	labels_deinit(&fixture.entry->labels->detected);
+	use_rules(&fixture,
+		  "- {source_labels: [namespace, __meta_kubernetes_pod_label_team], "
+		  "separator: /, regex: '(.+)/(.+)', target_label: service, replacement: '$1/$2'}\n"
+		  "- {source_labels: [service], regex: '(.*)', target_label: seen, "
+		  "replacement: '$1!'}");
+	detect(&fixture);
+	assert_string_equal("python3", label(&fixture, "service"));
+	assert_string_equal("python3!", label(&fixture, "seen"));
+	put_for_rules(&fixture, POD_JSON(POD_UID, "\"team\":\"core\",", "", BOTH_STATUSES));
+	find(&fixture);
+	assert_string_equal("shop/core",
+			    label(&fixture, "service")); // it wins over OTEL_SERVICE_NAME
+	assert_string_equal("shop/core!", label(&fixture, "seen")); // and is not applied twice
+	assert_string_equal("", label(&fixture, "__meta_kubernetes_pod_label_team"));
+	finish_with_rules(&fixture);
+}
+
+TEST(a_rule_that_keeps_a_namespace_waits_for_the_pod)
+{
+	static const struct {
+		const char *namespace;
+		bool is_excluded;
+	} rows[] = { { "shop", false }, { "other", true } };
+
+	for EACH (row, rows) {
+		struct fixture fixture;
+		char rules[128];
+
+		begin(&fixture, "python3", false, WEB_ID);
+		labels_deinit(&fixture.entry->labels->detected);
+		snprintf(rules, sizeof(rules),
+			 "- {source_labels: [namespace], regex: %s, action: keep}", row->namespace);
+		use_rules(&fixture, rules);
+		detect(&fixture);
+		EXPECT_EQ(false, fixture.entry->process.is_excluded, row->namespace);
+		EXPECT_EQ(true, awaits(&fixture), row->namespace);
+		put_for_rules(&fixture, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+		find_and_drop(&fixture);
+		EXPECT_EQ(row->is_excluded, fixture.entry->process.is_excluded, row->namespace);
+		finish_with_rules(&fixture);
+	}
+}
+
+TEST(a_rule_drops_what_its_pod_never_explains)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	labels_deinit(&fixture.entry->labels->detected);
+	use_rules(&fixture, "- {source_labels: [namespace], regex: shop, action: keep}");
+	fixture.entry->labels->wait_ns = 1; // long ago
+	detect(&fixture);
+	assert_true(fixture.entry->process.is_excluded);
+	finish_with_rules(&fixture);
+}
+
+TEST(what_no_rule_reads_is_not_kept)
+{
+	const struct pod_selection selection = { 0 };
+	struct pod *pod = NULL;
+	static const char text[] = POD_JSON(POD_UID, "\"team\":\"core\",", "", BOTH_STATUSES);
+
+	assert_int_equal(0, pod_json_read(text, strlen(text), &selection, &pod));
+	assert_int_equal(0, pod->meta.count + pod->containers[0].meta.count);
+	pod_free(pod);
+}
+
+TEST(labels_that_are_detected_again_are_not_late)
+{
+	struct fixture fixture;
+
+	begin(&fixture, "python3", false, WEB_ID);
+	put(fixture.context.pods, POD_JSON(POD_UID, "", "", BOTH_STATUSES));
+	find(&fixture);
+	struct label_set *exported = fixture.entry->labels;
+	struct label_set *again = calloc(1, sizeof(*again));
+
+	exported->holders++;
+	again->holders = 1;
+	assert_int_equal(0, labels_copy(&exported->detected, &again->labels));
+	assert_int_equal(0, label_set_place_as(again, exported, &fixture.context));
+	process_entry_use_labels(fixture.entry, again);
+	process_entry_find_pod(fixture.entry, exported, &fixture.context);
+	assert_string_equal("web", label(&fixture, "service"));
+	assert_int_equal(0, fixture.context.pods_late);
+	label_set_release(exported);
 	finish(&fixture);
 }
 
@@ -228,4 +434,11 @@ RUN_TESTS(cmocka_unit_test(a_process_waits_until_its_container_is_known),
 	  cmocka_unit_test(a_pause_process_is_its_pods),
 	  cmocka_unit_test(an_excluded_pod_excludes_its_processes),
 	  cmocka_unit_test(a_forked_child_is_in_its_parents_pod),
-	  cmocka_unit_test(a_replaced_program_that_is_gone_stays_in_its_pod))
+	  cmocka_unit_test(a_replaced_program_that_is_gone_stays_in_its_pod),
+	  cmocka_unit_test(a_process_outside_of_pods_waits_for_its_node),
+	  cmocka_unit_test(a_pod_and_its_node_are_known_in_any_order),
+	  cmocka_unit_test(rules_see_the_pod_when_it_is_known),
+	  cmocka_unit_test(a_rule_that_keeps_a_namespace_waits_for_the_pod),
+	  cmocka_unit_test(a_rule_drops_what_its_pod_never_explains),
+	  cmocka_unit_test(what_no_rule_reads_is_not_kept),
+	  cmocka_unit_test(labels_that_are_detected_again_are_not_late))
