@@ -689,12 +689,17 @@ tarball: release-build ## build a tarball for any distribution into build/dist
 	$(call say,TAR,$(DIST))
 	$(release) deploy/release/build-tarball $(RELEASE_BUILD) $(DIST)
 
+.PHONY: images
+images: debs ## build OCI images of agent and collector into build/dist; BASE=image to build on, BASE=make-base: by mmdebstrap
+	$(call say,OCI,$(DIST))
+	$(release) BASE=$(BASE) deploy/release/build-images $(DIST) $(DIST)
+
 .PHONY: dist
-dist: debs tarball ## build all that a version is published as into build/dist: docs/install.md says what is for whom
+dist: debs tarball images ## build all that a version is published as into build/dist: docs/install.md says what is for whom
 	$(release) deploy/release/finish $(DIST)
 
 .PHONY: dist-check
-dist-check: packages packages-dist ## install, run and remove what build/dist has, in roots of Debian 11, 12 and 13
+dist-check: packages packages-dist packages-kernels ## install, run and remove what build/dist has, in roots of Debian 11, 12 and 13, and boot it
 	python3 -m pytest -q -s tests/release
 
 .PHONY: format

@@ -1,18 +1,9 @@
-# The cairn collector on Debian 12. Build from the repository's root:
-#   buildah bud -f deploy/images/collector.Dockerfile -t cairn-collector .
-FROM docker.io/library/debian:bookworm-slim AS build
-WORKDIR /src
-COPY packages.txt ./
-COPY deploy/install-packages deploy/
-RUN sed '/^# -- test/,$d' packages.txt > build-packages.txt && deploy/install-packages build-packages.txt
-COPY . .
-RUN mkdir -p build && cp packages.txt build/packages.stamp && make build/cairn-collector
-
-FROM docker.io/library/debian:bookworm-slim
-COPY deploy/images/collector-packages.txt deploy/install-packages /tmp/
-RUN /tmp/install-packages /tmp/collector-packages.txt && rm -rf /var/lib/apt/lists/* /tmp/* && \
+# The cairn collector, with the CLI. `make images` builds it, with the Debian packages of `make debs` as its context.
+ARG BASE=docker.io/library/debian:bookworm-slim
+FROM $BASE
+ARG SOURCE_DATE_EPOCH
+RUN --mount=type=bind,source=.,target=/packages /packages/install cairn cairn-collector && \
     mkdir /data && chown 10001:10001 /data
-COPY --from=build /src/build/cairn-collector /usr/bin/
 USER 10001:10001
 VOLUME /data
 EXPOSE 7070 7171
