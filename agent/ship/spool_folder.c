@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "base/cache_folder.h"
 #include "base/cleanup.h"
 
+#define FOLDER_NAME     "cairn-spool"
 #define LOCK_NAME       "lock"
 #define UNFINISHED_NAME "unfinished"
 #define SUFFIX          ".batch"
@@ -77,11 +79,16 @@ static int lock(struct spool_folder *folder, struct error *err)
 int spool_folder_open(const char *path, struct spool_folder **ret_folder, struct error *err)
 {
 	struct spool_folder *folder = calloc(1, sizeof(*folder));
+	char own[PATH_MAX];
 
 	if (!folder)
 		return error_set(err, -ENOMEM, "out of memory");
-	folder->lock_fd = -1;
-	folder->fd = cache_folder_open(path, "spool", err);
+	*folder = (struct spool_folder){ .fd = -1, .lock_fd = -1 };
+	if (snprintf(own, sizeof(own), "%s/" FOLDER_NAME, path) >= (int)sizeof(own)) {
+		spool_folder_close(folder);
+		return error_set(err, -ENAMETOOLONG, "path too long");
+	}
+	folder->fd = cache_folder_open(own, "spool", err);
 	int rc = folder->fd < 0 ? folder->fd : lock(folder, err);
 	if (rc) {
 		spool_folder_close(folder);

@@ -34,8 +34,8 @@ struct spool_folder_files {
 void spool_folder_files_deinit(struct spool_folder_files *files);
 
 /**
- * Open @path, which is made for this user only, and lock it. Returns 0; -EBUSY if another agent has it; -EPERM if it
- * belongs to another user; -errno.
+ * Open and lock `cairn-spool` in @path, made for this user only. @path itself may be a folder of the system, that others write
+ * to: it stays as it is. Returns 0; -EBUSY if another agent has it; -EPERM if it belongs to another user; -errno.
  */
 int spool_folder_open(const char *path, struct spool_folder **ret_folder, struct error *err);
 /** NULL is allowed. */

@@ -131,7 +131,8 @@ int fstatvfs(int fd, struct statvfs *ret)
 
 /* ---- a folder of a test ---------------------------------------------------------------------- */
 
-static char disk_folder[64];
+static char disk_folder[64]; // for --spool-dir
+static char disk_own[96];    // where the batches are
 
 /* A new, empty folder. */
 static inline const char *disk_folder_make(void)
@@ -139,6 +140,7 @@ static inline const char *disk_folder_make(void)
 	snprintf(disk_folder, sizeof(disk_folder), "/tmp/cairn-spool-XXXXXX");
 	if (!mkdtemp(disk_folder))
 		abort();
+	snprintf(disk_own, sizeof(disk_own), "%s/cairn-spool", disk_folder);
 	return disk_folder;
 }
 

@@ -161,15 +161,12 @@ TEST(a_batch_that_is_acknowledged_at_once_touches_no_disk)
 	WAIT_FOR(stats_of(spool).uses_folder);
 	for (uint64_t i = 1; i <= 20; i++) {
 		add(spool, i, 5);
-		expect_next(spool, i);
+		struct batch *batch = spool_next(spool);
+		nanosleep(&(struct timespec){ 0, 2000000 }, NULL); // a call to the collector
+		spool_finish(spool, batch);
 	}
+	EXPECT_EQ(0, stats_of(spool).written, "files");
 	EXPECT_EQ(0, spool_close(spool, NULL), "lost");
-	struct stat status;
-	EXPECT_EQ(0, stat(disk_folder, &status), "folder");
-	spool = open_spool(options);
-	WAIT_FOR(stats_of(spool).uses_folder);
-	EXPECT_EQ(0, stats_of(spool).written + stats_of(spool).found, "files");
-	spool_close(spool, NULL);
 	disk_folder_remove();
 }
 
@@ -179,11 +176,14 @@ TEST(the_next_start_sends_what_waited)
 
 	disk_folder_make();
 	struct spool *spool = open_spool(on_disk());
-	for (uint64_t i = 1; i <= 5; i++)
+	for (uint64_t i = 1; i <= 4; i++)
 		add(spool, i, 5);
-	struct batch *sending = spool_next(spool);
+	struct batch *last = batch_of(5, 5), *sending = spool_next(spool);
+	spool_add(spool, last, 5);
 	WAIT_FOR(stats_of(spool).folder_count == 5); // also the one that is being sent
 	EXPECT_EQ(0, stats_of(spool).memory_bytes, "freed");
+	assert_null(last->profile);
+	assert_null(last->packed.bytes);
 	spool_finish(spool, sending);
 	spool_return(spool, spool_next(spool));
 	EXPECT_EQ(0, spool_close(spool, &kept), "lost");
@@ -291,7 +291,7 @@ TEST(damaged_files_are_dropped_and_counted)
 		add(spool, i, 5);
 	EXPECT_EQ(0, spool_close(spool, NULL), "lost");
 	for (int i = 2; i <= 4; i++) {
-		snprintf(path, sizeof(path), "%s/%016x.batch", disk_folder, i);
+		snprintf(path, sizeof(path), "%s/%016x.batch", disk_own, i);
 		if (i == 2)
 			assert_int_equal(0, truncate(path, 100));
 		else if (i == 3)

@@ -51,7 +51,7 @@ static const char *path_of(const char *name)
 {
 	static char path[256];
 
-	snprintf(path, sizeof(path), "%s/%s", disk_folder, name);
+	snprintf(path, sizeof(path), "%s/%s", disk_own, name);
 	return path;
 }
 
@@ -97,12 +97,14 @@ TEST(only_its_user_may_look_at_batches)
 	struct stat status;
 
 	disk_folder_make();
-	chmod(disk_folder, 0755); // as kubelet makes a hostPath
+	chmod(disk_folder, 01777); // such as /tmp: it stays so
 	umask(0);
 	struct spool_folder *folder = open_folder();
 	EXPECT_EQ(0, write_one(folder, 1, 1), "write");
 	EXPECT_EQ(0, stat(disk_folder, &status), "folder");
-	EXPECT_EQ(0700, status.st_mode & 07777, "folder");
+	EXPECT_EQ(01777, status.st_mode & 07777, "folder");
+	EXPECT_EQ(0, stat(disk_own, &status), "own folder");
+	EXPECT_EQ(0700, status.st_mode & 07777, "own folder");
 	EXPECT_EQ(0, stat(path_of("0000000000000001.batch"), &status), "file");
 	EXPECT_EQ(0600, status.st_mode & 07777, "file");
 	spool_folder_close(folder);
@@ -129,6 +131,7 @@ TEST(what_is_not_a_batch_is_left_alone)
 	struct stat status;
 
 	disk_folder_make();
+	assert_int_equal(0, mkdir(disk_own, 0700));
 	make_file("precious", "not a batch", 0600);
 	make_file("0000000000000003.batch", "not a batch", 0600);
 	make_file("0000000000000004.batch", "others may write", 0666);
@@ -164,21 +167,25 @@ TEST(what_is_not_a_batch_is_left_alone)
 	disk_folder_remove();
 }
 
+/* In a folder that others may write to, they may be the first. */
 TEST(a_folder_of_others_is_refused)
 {
 	struct spool_folder *folder = NULL;
 	struct error err = { 0 };
 
 	disk_folder_make();
-	make_file("file", "", 0600);
-	EXPECT_EQ(-ENOTDIR, spool_folder_open(path_of("file"), &folder, &err), "a file");
-	assert_int_equal(0, symlink("/tmp", path_of("link")));
-	assert_true(spool_folder_open(path_of("link"), &folder, &err) < 0);
+	assert_int_equal(0, symlink("/tmp", disk_own));
+	assert_true(spool_folder_open(disk_folder, &folder, &err) < 0);
+	unlink(disk_own);
+	close(open(disk_own, O_WRONLY | O_CREAT, 0600));
+	EXPECT_EQ(-ENOTDIR, spool_folder_open(disk_folder, &folder, &err), "a file");
+	unlink(disk_own);
+	assert_int_equal(0, mkdir(disk_own, 0700));
 	assert_int_equal(0, symlink("/tmp/cairn-nothing", path_of("lock")));
 	EXPECT_EQ(-ELOOP, spool_folder_open(disk_folder, &folder, &err), "a lock elsewhere");
 	unlink(path_of("lock"));
 	if (geteuid() == 0) {
-		assert_int_equal(0, chown(disk_folder, 65534, 65534));
+		assert_int_equal(0, chown(disk_own, 65534, 65534));
 		EXPECT_EQ(-EPERM, spool_folder_open(disk_folder, &folder, &err), "another user's");
 		assert_non_null(strstr(err.text, "65534"));
 	}
@@ -189,6 +196,7 @@ TEST(a_folder_of_others_is_refused)
 TEST(a_huge_file_is_not_read)
 {
 	disk_folder_make();
+	assert_int_equal(0, mkdir(disk_own, 0700));
 	make_file("0000000000000001.batch", "", 0600);
 	assert_int_equal(0, truncate(path_of("0000000000000001.batch"), 1LL << 40));
 	struct spool_folder *folder = open_folder();
