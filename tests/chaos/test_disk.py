@@ -6,7 +6,7 @@ import time
 import pytest
 
 from chaos import Load, Tmpfs, Victim
-from fleet import wait_until
+from fleet import Agent, unique, wait_until, workload
 
 
 def test_full_disk_delays_ingest(tmp_path, keep, seconds):
@@ -66,6 +66,22 @@ def test_failing_disk_delays_ingest(victim, faults, keep, seconds, fault, words)
     faults.heal()
     victim.wait_until_ready()
     load.check(victim)
+
+
+def test_agents_spool_leaves_a_full_disk_alone(victim, tmp_path, keep, seconds):
+    # A tenth of the disk is kept free: 10 MiB of it.
+    disk = keep(Tmpfs(tmp_path / "disk", 100))
+    disk.fill(leave_mib=8)
+    victim.kill()
+    agent = keep(Agent(victim.grpc, tmp_path / "agent", ["--frequency", "499", "--spool-dir", str(disk.path / "spool")]))
+    service = unique("spooled")
+    cpu_ns = workload("burn_c", "--seconds", str(round(seconds)), env={"OTEL_SERVICE_NAME": service}).truth()["process_cpu_ns"]
+    wait_until("the reason", 30, lambda: "MiB free, 10 MiB are kept free" in agent.log())
+    assert "batches wait in memory (limit 64 MiB)" in agent.log()
+    assert agent.log().count("cannot write to") == 1, "said once"
+    assert [path.name for path in (disk.path / "spool/cairn-spool").iterdir()] == ["lock"]
+    victim.start()
+    assert victim.api.wait_for_total(f'{{service="{service}"}}', cpu_ns) == pytest.approx(cpu_ns, rel=0.1)
 
 
 def test_kill_9_at_random_moments(victim, keep, seconds):
