@@ -160,7 +160,7 @@ static int open_sender(struct agent *agent, struct error *err)
 		.spool_folder_bytes = agent->options.spool_folder_bytes,
 		SENDER_DEFAULTS,
 	};
-	int rc = identity_of_node(&options.agent, err);
+	int rc = identity_of_node(agent->options.node, &options.agent, err);
 
 	if (!rc)
 		rc = identity_of_start(&options.boot, err);

@@ -10,7 +10,10 @@
 
 #include "base/cleanup.h"
 
-enum { MACHINE_ID_BYTES = 33 }; // 32 hex digits and a NUL, machine-id(5)
+enum {
+	MACHINE_ID_BYTES = 33, // 32 hex digits and a NUL, machine-id(5)
+	NODE_BYTES_MAX = 253,  // a DNS name, as Kubernetes' nodes and hosts have
+};
 
 static void read_machine_id(char id[MACHINE_ID_BYTES])
 {
@@ -32,19 +35,21 @@ int identity_of_start(struct id128 *ret_id, struct error *err)
 	return 0;
 }
 
-int identity_of_node(struct id128 *ret_id, struct error *err)
+int identity_of_node(const char *node, struct id128 *ret_id, struct error *err)
 {
 	char machine_id[MACHINE_ID_BYTES] = "";
 	char host[HOST_NAME_MAX + 1] = "";
-	char text[sizeof(machine_id) + sizeof(host) + 32];
+	char text[sizeof(machine_id) + NODE_BYTES_MAX + 32];
 
 	read_machine_id(machine_id);
 	if (gethostname(host, sizeof(host) - 1))
 		host[0] = 0;
-	if (!*machine_id && !*host)
+	if (!node || !*node)
+		node = host;
+	if (!*machine_id && !*node)
 		return identity_of_start(ret_id, err);
 	// Hashed, because machine-id(5) asks not to show the id itself to the network.
-	int size = snprintf(text, sizeof(text), "cairn-agent %s %s", machine_id, host);
-	*ret_id = id128_of(text, (size_t)size);
+	snprintf(text, sizeof(text), "cairn-agent %s %.*s", machine_id, NODE_BYTES_MAX, node);
+	*ret_id = id128_of(text, strlen(text));
 	return 0;
 }

@@ -534,9 +534,17 @@ TEST(refuses_a_wrong_address)
 
 TEST(node_id_stays_start_id_changes)
 {
-	struct id128 a, b, boot_a, boot_b;
+	struct id128 a, b, pod_a, pod_b, other, boot_a, boot_b;
 
-	EXPECT_EQ(0, identity_of_node(&a, NULL) | identity_of_node(&b, NULL), "node");
+	EXPECT_EQ(0, identity_of_node(NULL, &a, NULL) | identity_of_node("", &b, NULL), "node");
+	EXPECT_EQ(0,
+		  identity_of_node("node-1", &pod_a, NULL) |
+			  identity_of_node("node-1", &pod_b, NULL) |
+			  identity_of_node("node-2", &other, NULL),
+		  "node of a cluster");
+	assert_true(id128_equal(pod_a, pod_b));
+	assert_false(id128_equal(pod_a, other));
+	assert_false(id128_equal(pod_a, a));
 	EXPECT_EQ(0, identity_of_start(&boot_a, NULL) | identity_of_start(&boot_b, NULL), "start");
 	assert_true(id128_equal(a, b));
 	assert_false(id128_equal(boot_a, boot_b));
