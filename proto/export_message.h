@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/buffer.h"
+#include "base/contract/boosts.h"
 #include "base/error.h"
 #include "base/id128.h"
 #include "base/profile/profile.h"
@@ -39,15 +40,20 @@ int export_request_encode(const struct batch_id *batch, const struct profile *pr
 			  export_define_fn define, void *context, struct buffer *buffer,
 			  struct error *err);
 
+/** Append the states of the agent's boosts to an encoded message. Returns 0 or -ENOMEM. */
+int export_request_add_boosts(const struct boost_report *report, struct buffer *buffer,
+			      struct error *err);
+
 /**
- * Decode and check a message. Stacks that it does not define are `defined == false` in the profile. The
+ * Decode and check a message. @ret_report may be NULL. Stacks that it does not define are `defined == false` in the profile. The
  * samples are distinct and sorted by (series, slot, stack, more_slots); strings are UTF-8; slots lie within
  * a minute of the range, and those of an interval in one minute of Unix time. Memory is bounded by a
  * multiple of @size. Returns 0; -EBADMSG with the field in @err; -EPROTONOSUPPORT for a newer contract
  * version; -ENOMEM; -E2BIG.
  */
 int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_batch,
-			  struct profile **ret_profile, struct error *err);
+			  struct profile **ret_profile, struct boost_report *ret_report,
+			  struct error *err);
 
 /** Samples of a stored batch that were not stored as they came, by reason. */
 struct export_refused {
@@ -62,10 +68,13 @@ struct export_response {
 	uint32_t unknown_stack_count;
 	bool duplicate;
 	struct export_refused refused;
+	struct boost boosts[BOOSTS_OF_AGENT_MAX]; // all that apply to the agent
+	uint32_t boost_count;
 };
 
 void export_response_deinit(struct export_response *response);
 int export_response_encode(const struct export_response *response, struct buffer *buffer,
 			   struct error *err);
+/** Boosts that make no sense, or are too many, are left out: an acknowledgement is never lost for them. */
 int export_response_decode(const void *bytes, size_t size, struct export_response *ret_response,
 			   struct error *err);

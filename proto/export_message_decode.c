@@ -529,9 +529,37 @@ static int decode_message(struct decoder *decoder)
 	return rc;
 }
 
-int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_batch,
-			  struct profile **ret_profile, struct error *err)
+static int decode_report(const Cairn__V1__ExportRequest *message, struct boost_report *ret_report,
+			 struct error *err)
 {
+	struct boost_report report = { 0 };
+
+	if (message->n_boosts > BOOSTS_OF_AGENT_MAX)
+		return error_set(err, -EBADMSG, "boosts: %zu, expected at most %d",
+				 message->n_boosts, BOOSTS_OF_AGENT_MAX);
+	for (size_t i = 0; i < message->n_boosts; i++) {
+		const Cairn__V1__BoostState *state = message->boosts[i];
+
+		if (state->hz > BOOST_HZ_MAX || state->hz_max > BOOST_HZ_MAX)
+			return error_set(err, -EBADMSG, "boosts[%zu]: %u Hz, expected at most %d",
+					 i, state->hz > state->hz_max ? state->hz : state->hz_max,
+					 BOOST_HZ_MAX);
+		report.states[report.count++] =
+			(struct boost_state){ .id = state->id,
+					      .hz = state->hz,
+					      .hz_max = state->hz_max,
+					      .profiles = state->profiles & BOOST_PROFILES,
+					      .stopped = state->stopped };
+	}
+	*ret_report = report;
+	return 0;
+}
+
+int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_batch,
+			  struct profile **ret_profile, struct boost_report *ret_report,
+			  struct error *err)
+{
+	struct boost_report report;
 	struct message_memory memory;
 	struct batch_id batch;
 
@@ -549,11 +577,15 @@ int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_b
 	if (!rc)
 		rc = decode_batch(message, &batch, err);
 	if (!rc)
+		rc = decode_report(message, &report, err);
+	if (!rc)
 		rc = decode_message(&decoder);
 	cairn__v1__export_request__free_unpacked(message, &memory.allocator);
 	if (rc)
 		return rc;
 	*ret_batch = batch;
 	*ret_profile = take(decoder.profile);
+	if (ret_report)
+		*ret_report = report;
 	return 0;
 }

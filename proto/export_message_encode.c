@@ -530,3 +530,34 @@ int export_request_encode(const struct batch_id *batch, const struct profile *pr
 	fill_message(&encoder, batch, &message);
 	return pack(&message, buffer, err);
 }
+
+int export_request_add_boosts(const struct boost_report *report, struct buffer *buffer,
+			      struct error *err)
+{
+	Cairn__V1__ExportRequest message = CAIRN__V1__EXPORT_REQUEST__INIT;
+	Cairn__V1__BoostState items[BOOSTS_OF_AGENT_MAX], *list[BOOSTS_OF_AGENT_MAX];
+
+	for (uint32_t i = 0; i < report->count; i++) {
+		const struct boost_state *state = &report->states[i];
+
+		list[i] = &items[i];
+		cairn__v1__boost_state__init(&items[i]);
+		items[i].id = state->id;
+		items[i].hz = state->hz;
+		items[i].hz_max = state->hz_max;
+		items[i].profiles = state->profiles;
+		items[i].stopped = state->stopped;
+	}
+	message.boosts = list;
+	message.n_boosts = report->count;
+	size_t size = cairn__v1__export_request__get_packed_size(&message);
+	// The samples count for more.
+	if (!size || buffer->size + size > EXPORT_MESSAGE_BYTES_MAX)
+		return 0;
+	// Messages of protocol buffers are joined by joining their bytes.
+	uint8_t *bytes = buffer_extend(buffer, size);
+	if (!bytes)
+		return error_errno(err, buffer->rc, "encode states of boosts");
+	cairn__v1__export_request__pack(&message, bytes);
+	return 0;
+}

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cairn/v1/collector.pb-c.h"
 
@@ -21,6 +22,31 @@ static bool has_refused(const struct export_refused *refused)
 	return refused->late || refused->future || refused->series || refused->other;
 }
 
+/* A message of the wire for each boost. */
+struct boost_messages {
+	Cairn__V1__Boost items[BOOSTS_OF_AGENT_MAX];
+	Cairn__V1__Boost *list[BOOSTS_OF_AGENT_MAX];
+};
+
+static void fill_boosts(const struct export_response *response, struct boost_messages *messages,
+			Cairn__V1__ExportResponse *message)
+{
+	for (uint32_t i = 0; i < response->boost_count; i++) {
+		const struct boost *boost = &response->boosts[i];
+		Cairn__V1__Boost *item = messages->list[i] = &messages->items[i];
+
+		cairn__v1__boost__init(item);
+		item->id = boost->id;
+		item->left_ms = boost->left_ms;
+		item->hz = boost->hz;
+		item->profiles = boost->profiles;
+		item->stop = boost->stop;
+		item->services = (char *)boost->services;
+	}
+	message->boosts = messages->list;
+	message->n_boosts = response->boost_count;
+}
+
 int export_response_encode(const struct export_response *response, struct buffer *buffer,
 			   struct error *err)
 {
@@ -34,6 +60,8 @@ int export_response_encode(const struct export_response *response, struct buffer
 		id128_encode(response->unknown_stacks[i], ids + (size_t)i * ID128_BYTES);
 	message.unknown_stacks = (ProtobufCBinaryData){ ids_size, ids };
 	message.duplicate = response->duplicate;
+	struct boost_messages boosts;
+	fill_boosts(response, &boosts, &message);
 	Cairn__V1__Refused refused = CAIRN__V1__REFUSED__INIT;
 	if (has_refused(&response->refused)) {
 		refused.late = response->refused.late;
@@ -49,6 +77,33 @@ int export_response_encode(const struct export_response *response, struct buffer
 	if (bytes)
 		cairn__v1__export_response__pack(&message, bytes);
 	return buffer->rc ? error_errno(err, buffer->rc, "encode a response") : 0;
+}
+
+static bool decode_boost(const Cairn__V1__Boost *message, struct boost *ret_boost)
+{
+	struct boost boost = { .id = message->id,
+			       .left_ms = message->left_ms,
+			       .hz = message->hz,
+			       .profiles = message->profiles & BOOST_PROFILES,
+			       .stop = message->stop };
+
+	if (!boost.id || !boost.left_ms || boost.hz > BOOST_HZ_MAX ||
+	    boost.left_ms > BOOST_SECONDS_MAX * 1000U ||
+	    (!boost.hz && !message->profiles && !boost.stop) ||
+	    strlen(message->services) >= BOOST_SERVICES_BYTES)
+		return false;
+	strcpy(boost.services, message->services);
+	*ret_boost = boost;
+	return true;
+}
+
+static void decode_boosts(const Cairn__V1__ExportResponse *message,
+			  struct export_response *response)
+{
+	for (size_t i = 0; i < message->n_boosts && response->boost_count < BOOSTS_OF_AGENT_MAX;
+	     i++)
+		response->boost_count +=
+			decode_boost(message->boosts[i], &response->boosts[response->boost_count]);
 }
 
 static int decode_response(const Cairn__V1__ExportResponse *message,
@@ -71,6 +126,7 @@ static int decode_response(const Cairn__V1__ExportResponse *message,
 	*ret_response = (struct export_response){ .unknown_stacks = ids,
 						  .unknown_stack_count = (uint32_t)count,
 						  .duplicate = message->duplicate };
+	decode_boosts(message, ret_response);
 	if (message->refused)
 		ret_response->refused =
 			(struct export_refused){ .late = message->refused->late,

@@ -103,7 +103,7 @@ int batch_unpack(struct batch *batch, struct error *err)
 		return error_set(err, -ENOMEM, "out of memory for a batch");
 	if (uncompress(message, &size, packed->bytes, packed->size) != Z_OK)
 		return error_set(err, -EBADMSG, "a packed batch is damaged");
-	int rc = export_request_decode(message, size, &id, &batch->profile, err);
+	int rc = export_request_decode(message, size, &id, &batch->profile, NULL, err);
 	if (rc)
 		return rc;
 	if (batch->is_found) {

@@ -133,7 +133,7 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 	struct batch_id batch;
 
 	metrics_add(receiver->metrics, METRIC_INGEST_BYTES, request->size);
-	int rc = export_request_decode(request->bytes, request->size, &batch, &profile, err);
+	int rc = export_request_decode(request->bytes, request->size, &batch, &profile, NULL, err);
 	if (rc)
 		return fail_decode(receiver, rc);
 

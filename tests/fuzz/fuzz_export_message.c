@@ -43,15 +43,33 @@ static void check_profile(const struct profile *profile)
 	}
 }
 
-static void check_round_trip(const struct batch_id *batch, const struct profile *profile)
+static void check_boosts(const struct export_response *response)
+{
+	check(response->boost_count <= BOOSTS_OF_AGENT_MAX);
+	for (uint32_t i = 0; i < response->boost_count; i++) {
+		const struct boost *boost = &response->boosts[i];
+
+		check(boost->id && boost->hz <= BOOST_HZ_MAX);
+		check(boost->left_ms && boost->left_ms <= BOOST_SECONDS_MAX * 1000U);
+		check(!(boost->profiles & ~(uint32_t)BOOST_PROFILES));
+		check(memchr(boost->services, 0, sizeof(boost->services)) != NULL);
+	}
+}
+
+static void check_round_trip(const struct batch_id *batch, const struct profile *profile,
+			     const struct boost_report *report)
 {
 	struct buffer buffer = { 0 };
 	struct profile *again = NULL;
+	struct boost_report states;
 	struct batch_id id;
 	struct error err;
 
 	check(!export_request_encode(batch, profile, define_all, NULL, &buffer, &err));
-	check(!export_request_decode(buffer.bytes, buffer.size, &id, &again, &err));
+	check(!export_request_add_boosts(report, &buffer, &err));
+	check(!export_request_decode(buffer.bytes, buffer.size, &id, &again, &states, &err));
+	check(states.count == report->count && states.count <= BOOSTS_OF_AGENT_MAX);
+	check(!memcmp(states.states, report->states, states.count * sizeof(states.states[0])));
 	check(again->sample_count == profile->sample_count);
 	check(again->series_count == profile->series_count);
 	profile_free(again);
@@ -62,16 +80,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct export_response response;
 	struct profile *profile = NULL;
+	struct boost_report report;
 	struct batch_id batch;
 	struct error err;
 
-	if (!export_request_decode(bytes, size, &batch, &profile, &err)) {
+	if (!export_request_decode(bytes, size, &batch, &profile, &report, &err)) {
 		check_profile(profile);
-		check_round_trip(&batch, profile);
+		check_round_trip(&batch, profile, &report);
 		profile_free(profile);
 	}
-	if (!export_response_decode(bytes, size, &response, &err))
+	if (!export_response_decode(bytes, size, &response, &err)) {
+		check_boosts(&response);
 		export_response_deinit(&response);
+	}
 	return 0;
 }
 
@@ -100,7 +121,10 @@ static size_t good_message(uint8_t *bytes, size_t size_max)
 		profile_add_stack(profile, locations, i, STACK_END_COMPLETE, &stack);
 		profile_add_sample(profile, series, stack, 85000000000 + i, 10 * i);
 	}
+	const struct boost_report report = { .states = { { .id = 1, .hz = 99, .hz_max = 999 } },
+					     .count = 1 };
 	export_request_encode(&batch, profile, define_all, NULL, &buffer, NULL);
+	export_request_add_boosts(&report, &buffer, NULL);
 	size_t size = buffer.size <= size_max ? buffer.size : 0;
 	memcpy(bytes, buffer.bytes, size);
 	buffer_deinit(&buffer);

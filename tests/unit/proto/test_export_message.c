@@ -17,7 +17,7 @@ static struct profile *through_the_wire(const struct profile *profile, export_de
 	struct error err = { 0 };
 
 	EXPECT_EQ(0, export_request_encode(&batch, profile, define, NULL, &buffer, &err), err.text);
-	EXPECT_EQ(0, export_request_decode(buffer.bytes, buffer.size, &id, &decoded, &err),
+	EXPECT_EQ(0, export_request_decode(buffer.bytes, buffer.size, &id, &decoded, NULL, &err),
 		  err.text);
 	EXPECT_STR(CAIRN_VERSION, id.agent_version, "the encoder's version");
 	memset(id.agent_version, 0, sizeof(id.agent_version));
@@ -225,6 +225,98 @@ TEST(round_trips_responses)
 	}
 }
 
+TEST(round_trips_boosts)
+{
+	const struct export_response response = {
+		.boosts = { { .id = 7, .left_ms = 60000, .hz = 999 },
+			    { .id = UINT32_MAX,
+			      .left_ms = 1,
+			      .profiles = BOOST_WAKERS,
+			      .services = "llm,web" },
+			    { .id = 1, .left_ms = 3600000, .stop = true } },
+		.boost_count = 3,
+	};
+	_cleanup_(export_response_deinit) struct export_response decoded = { 0 };
+	_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, export_response_encode(&response, &buffer, &err), err.text);
+	EXPECT_EQ(0, export_response_decode(buffer.bytes, buffer.size, &decoded, &err), err.text);
+	EXPECT_EQ(3, decoded.boost_count, "count");
+	assert_memory_equal(response.boosts, decoded.boosts, sizeof(response.boosts));
+}
+
+static const struct {
+	const char *what;
+	struct boost boost;
+} senseless[] = {
+	{ "no id", { .left_ms = 1000, .hz = 99 } },
+	{ "no time", { .id = 1, .hz = 99 } },
+	{ "more than an hour", { .id = 1, .left_ms = 3600001, .hz = 99 } },
+	{ "49 days", { .id = 1, .left_ms = UINT32_MAX, .hz = 99 } },
+	{ "nothing to do", { .id = 1, .left_ms = 1000 } },
+	{ "too high a rate", { .id = 1, .left_ms = 1000, .hz = 1001 } },
+	{ "a rate of 32 bits", { .id = 1, .left_ms = 1000, .hz = UINT32_MAX } },
+};
+
+// The acknowledgement counts, whatever else a collector says.
+TEST(leaves_senseless_boosts_out_of_responses)
+{
+	for EACH (row, senseless) {
+		struct export_response response = {
+			.boosts = { row->boost, { .id = 2, .left_ms = 1000, .hz = 99 } },
+			.boost_count = 2,
+			.duplicate = true,
+		};
+		_cleanup_(export_response_deinit) struct export_response decoded = { 0 };
+		_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
+
+		EXPECT_EQ(0, export_response_encode(&response, &buffer, NULL), row->what);
+		// Joined, they are more than an agent takes.
+		EXPECT_EQ(0, export_response_encode(&response, &buffer, NULL), row->what);
+		for (int i = 0; i < 3; i++)
+			EXPECT_EQ(0, export_response_encode(&response, &buffer, NULL), row->what);
+		EXPECT_EQ(0, export_response_decode(buffer.bytes, buffer.size, &decoded, NULL),
+			  row->what);
+		EXPECT_EQ(BOOSTS_OF_AGENT_MAX, decoded.boost_count, row->what);
+		for (int i = 0; i < BOOSTS_OF_AGENT_MAX; i++)
+			EXPECT_EQ(2, decoded.boosts[i].id, row->what);
+		EXPECT_EQ(true, decoded.duplicate, row->what);
+	}
+}
+
+TEST(round_trips_states_of_boosts)
+{
+	const struct boost_report report = {
+		.states = { { .id = 7, .hz = 999, .hz_max = 1000 },
+			    { .id = 8, .profiles = BOOST_WALL | BOOST_MEMORY },
+			    { .id = UINT32_MAX, .stopped = true } },
+		.count = 3,
+	};
+	struct boost_report many = { .count = BOOSTS_OF_AGENT_MAX }, decoded;
+	_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
+	struct profile *profile = small_profile(), *read = NULL;
+	struct error err = { 0 };
+	struct batch_id id;
+
+	EXPECT_EQ(0, export_request_encode(&batch, profile, define_all, NULL, &buffer, &err),
+		  err.text);
+	EXPECT_EQ(0, export_request_add_boosts(&report, &buffer, &err), err.text);
+	EXPECT_EQ(0, export_request_decode(buffer.bytes, buffer.size, &id, &read, &decoded, &err),
+		  err.text);
+	assert_true(read->sample_count > 0);
+	EXPECT_EQ(3, decoded.count, "count");
+	assert_memory_equal(report.states, decoded.states, sizeof(report.states));
+	profile_free(read);
+
+	EXPECT_EQ(0, export_request_add_boosts(&many, &buffer, &err), err.text);
+	EXPECT_EQ(-EBADMSG,
+		  export_request_decode(buffer.bytes, buffer.size, &id, &read, &decoded, &err),
+		  "more than an agent has");
+	EXPECT_STR("boosts: 7, expected at most 4", err.text, "words");
+	profile_free(profile);
+}
+
 TEST(refuses_cut_responses)
 {
 	struct export_response response;
@@ -241,4 +333,6 @@ RUN_TESTS(cmocka_unit_test(round_trips_samples), cmocka_unit_test(round_trips_in
 	  cmocka_unit_test(encodes_a_profile_without_samples),
 	  cmocka_unit_test(round_trips_scaled_values),
 	  cmocka_unit_test(refuses_profiles_that_do_not_fit),
-	  cmocka_unit_test(round_trips_responses), cmocka_unit_test(refuses_cut_responses))
+	  cmocka_unit_test(round_trips_responses), cmocka_unit_test(round_trips_boosts),
+	  cmocka_unit_test(leaves_senseless_boosts_out_of_responses),
+	  cmocka_unit_test(round_trips_states_of_boosts), cmocka_unit_test(refuses_cut_responses))

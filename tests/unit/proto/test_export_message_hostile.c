@@ -474,7 +474,8 @@ TEST(refuses_malformed_messages_by_field)
 
 		row->bend(message);
 		_cleanup_(buffer_deinit) struct buffer buffer = packed(message);
-		int rc = export_request_decode(buffer.bytes, buffer.size, &id, &decoded, &err);
+		int rc =
+			export_request_decode(buffer.bytes, buffer.size, &id, &decoded, NULL, &err);
 		EXPECT_EQ(row->words ? -EBADMSG : 0, rc, row->what);
 		EXPECT_EQ(!row->words, decoded != NULL, row->what);
 		if (row->words && strncmp(err.text, row->words, strlen(row->words)))
@@ -512,7 +513,7 @@ TEST(refuses_bytes_that_are_no_message)
 		struct error err = { 0 };
 
 		EXPECT_EQ(row->rc,
-			  export_request_decode(row->bytes, row->size, &id, &profile, &err),
+			  export_request_decode(row->bytes, row->size, &id, &profile, NULL, &err),
 			  row->what);
 		assert_true(strlen(err.text) > 10);
 		assert_null(profile);
@@ -530,7 +531,7 @@ TEST(ignores_unknown_fields)
 		  "good");
 	buffer_append(&buffer, "\xa2\x06\x03new", 6);  // field 100, bytes
 	buffer_append(&buffer, "\xa8\x06\x96\x01", 4); // field 101, a number
-	EXPECT_EQ(0, export_request_decode(buffer.bytes, buffer.size, &id, &decoded, &err),
+	EXPECT_EQ(0, export_request_decode(buffer.bytes, buffer.size, &id, &decoded, NULL, &err),
 		  err.text);
 	EXPECT_EQ(4, decoded->sample_count, "samples");
 	profile_free(decoded);
@@ -552,9 +553,10 @@ TEST(bounds_memory_by_message_size)
 			buffer_append_string(&buffer, *crumb);
 			buffer_append_byte(&buffer, 0);
 		}
-		EXPECT_EQ(-E2BIG,
-			  export_request_decode(buffer.bytes, buffer.size, &id, &profile, &err),
-			  err.text);
+		EXPECT_EQ(
+			-E2BIG,
+			export_request_decode(buffer.bytes, buffer.size, &id, &profile, NULL, &err),
+			err.text);
 		assert_non_null(strstr(err.text, "ask for more than"));
 	}
 }
@@ -566,7 +568,8 @@ TEST(refuses_oversized_messages_unread)
 	struct error err = { 0 };
 
 	EXPECT_EQ(-E2BIG,
-		  export_request_decode(NULL, EXPORT_MESSAGE_BYTES_MAX + 1, &id, &profile, &err),
+		  export_request_decode(NULL, EXPORT_MESSAGE_BYTES_MAX + 1, &id, &profile, NULL,
+					&err),
 		  "size");
 }
 
@@ -596,7 +599,7 @@ TEST(survives_mutated_messages)
 		}
 		if (i % 7 == 0)
 			size = (seed >> 33) % size;
-		int rc = export_request_decode(bytes, size, &id, &decoded, &err);
+		int rc = export_request_decode(bytes, size, &id, &decoded, NULL, &err);
 		if (rc) {
 			assert_null(decoded);
 			assert_true(rc == -EBADMSG || rc == -E2BIG || rc == -EPROTONOSUPPORT);

@@ -65,7 +65,7 @@ TEST(a_batch_is_as_documented)
 
 	encode_example(&bytes);
 	expect_documented("docs/format.md", "batch", bytes.bytes, bytes.size);
-	EXPECT_EQ(0, export_request_decode(bytes.bytes, bytes.size, &batch, &decoded, &err),
+	EXPECT_EQ(0, export_request_decode(bytes.bytes, bytes.size, &batch, &decoded, NULL, &err),
 		  err.text);
 	profile_free(decoded);
 }

@@ -126,7 +126,7 @@ static enum rpc_status double_export(void *context, const struct rpc_request *re
 		buffer_append_string(response, "\xff\xff\xff");
 		return RPC_OK;
 	}
-	if (export_request_decode(request->bytes, request->size, &batch, &profile, err))
+	if (export_request_decode(request->bytes, request->size, &batch, &profile, NULL, err))
 		return RPC_INVALID_ARGUMENT;
 	pthread_mutex_lock(&c->mutex);
 	double_store(c, &batch, profile, &answer);
