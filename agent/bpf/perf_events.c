@@ -42,6 +42,7 @@ struct perf_events {
 	uint64_t ns_per_1024_cycles;
 	uint64_t hotplug_ns; // next check of online CPUs
 	uint64_t random;
+	bool stopped;
 	int program_fd;
 	struct period_listener listener;
 };
@@ -239,6 +240,8 @@ void perf_events_close(struct perf_events *events)
 
 void perf_events_vary(struct perf_events *events, uint64_t now_ns)
 {
+	if (events->stopped)
+		return;
 	if (now_ns >= events->hotplug_ns)
 		update_cpus(events, now_ns);
 
@@ -258,6 +261,27 @@ void perf_events_vary(struct perf_events *events, uint64_t now_ns)
 	}
 }
 
+// Its period is changed at once, so that the program knows since when the timer runs.
+static void start_cpu(struct cpu_event *event)
+{
+	ioctl(event->fd, PERF_EVENT_IOC_ENABLE, 0);
+	event->change_ns = 0;
+}
+
+void perf_events_set_running(struct perf_events *events, bool running)
+{
+	events->stopped = !running;
+	// Fails on a CPU that went offline: the next update closes it.
+	for (uint32_t i = 0; i < events->cpus.count; i++) {
+		if (running)
+			start_cpu(&cpu_events(events)[i]);
+		else
+			ioctl(cpu_events(events)[i].fd, PERF_EVENT_IOC_DISABLE, 0);
+	}
+	if (running)
+		perf_events_vary(events, clock_monotonic_ns());
+}
+
 void perf_events_set_frequency(struct perf_events *events, uint32_t frequency_hz)
 {
 	perf_periods_of(frequency_hz, events->periods_us);
@@ -267,6 +291,8 @@ uint64_t perf_events_due_ns(const struct perf_events *events)
 {
 	uint64_t due_ns = events->hotplug_ns;
 
+	if (events->stopped)
+		return UINT64_MAX;
 	for (uint32_t i = 0; i < events->cpus.count; i++) {
 		if (cpu_events(events)[i].change_ns < due_ns)
 			due_ns = cpu_events(events)[i].change_ns;

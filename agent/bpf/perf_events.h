@@ -34,6 +34,8 @@ void perf_events_close(struct perf_events *events);
 void perf_events_vary(struct perf_events *events, uint64_t now_ns);
 /** Takes effect with each CPU's next change of period, within CHANGE_MAX_NS. */
 void perf_events_set_frequency(struct perf_events *events, uint32_t frequency_hz);
+/** Stop all ticks, or let them go on. The first weight after a stop is a period's. */
+void perf_events_set_running(struct perf_events *events, bool running);
 /** When perf_events_vary() is due next, by clock_monotonic_ns(). */
 uint64_t perf_events_due_ns(const struct perf_events *events);
 

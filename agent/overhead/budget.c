@@ -54,6 +54,7 @@ struct mark {
 struct budget {
 	struct budget_controls controls;
 	struct governor governor;
+	double own_budget; // without a boost
 	struct governor_reading last;
 	struct bpf_cost *cost;
 	uint64_t cost_tick_ns;
@@ -473,6 +474,7 @@ static void init_governor(struct budget *budget, const struct budget_options *op
 		governor.over_ns = (uint64_t)((double)governor.over_ns * factor);
 		governor.retry_ns = (uint64_t)((double)governor.retry_ns * factor);
 	}
+	budget->own_budget = governor.budget;
 	governor_init(&budget->governor, &governor);
 }
 
@@ -520,6 +522,25 @@ void budget_close(void *state)
 	process_tally_deinit(&budget->tally);
 	labels_deinit(&budget->labels);
 	free(budget);
+}
+
+void budget_set_boost(struct budget *budget, const struct budget_boost *boost)
+{
+	const struct governor_target target = {
+		.frequency_hz = boost->frequency_hz,
+		.budget = boost->percent > 0 ? boost->percent / 100 : budget->own_budget,
+		.knobs = boost->knobs,
+	};
+
+	governor_set_target(&budget->governor, &target);
+	budget->controls.set_frequency(budget->controls.context,
+				       governor_frequency_hz(&budget->governor));
+	bpf_cost_measure_soon(budget->cost);
+}
+
+double budget_own_percent(const struct budget *budget)
+{
+	return 100 * budget->own_budget;
 }
 
 void budget_read_stats(const struct budget *budget, struct budget_stats *ret_stats)

@@ -60,6 +60,17 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 /** The knobs stay as they are. NULL is allowed. */
 void budget_close(void *budget);
 
+/** A boost began, changed or ended. */
+struct budget_boost {
+	uint32_t frequency_hz; // not below that of the options
+	double percent;        // the budget meanwhile; 0: that of the options
+	uint32_t knobs;        // KNOB_BIT() of those that can be turned now
+};
+
+void budget_set_boost(struct budget *budget, const struct budget_boost *boost);
+/** The budget of the options, in percent of one core. */
+double budget_own_percent(const struct budget *budget);
+
 /** Call it ten times a second or more; now and then it takes 10 ms, see bpf_cost_tick(). */
 void budget_tick(void *budget, uint64_t now_ns);
 

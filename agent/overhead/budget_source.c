@@ -53,11 +53,12 @@ static void read_counters(void *sources, uint64_t ret_counters[COUNTER_COUNT])
 /* KNOB_BIT() of those that can be turned. */
 static uint32_t knobs_of(const struct sources *sources)
 {
-	uint32_t running = sources_running(sources), knobs = 0;
+	// Those, too, that have not begun yet or are stopped.
+	uint32_t open = sources_open_bits(sources), knobs = 0;
 
-	if (running & SOURCE_WAKERS)
+	if (open & SOURCE_WAKERS)
 		knobs |= KNOB_BIT(KNOB_WAKERS);
-	if (running & SOURCE_WALL)
+	if (open & SOURCE_WALL)
 		knobs |= KNOB_BIT(KNOB_OFF_CPU);
 	if (sources_can_step(sources, SOURCE_WALL))
 		knobs |= KNOB_BIT(KNOB_OFF_CPU_UNWIND);
@@ -90,6 +91,22 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 	if (!rc)
 		*ret_state = budget;
 	return rc;
+}
+
+void budget_source_boost(struct sources *sources, uint32_t frequency_hz, double percent)
+{
+	struct budget *budget = sources_find(sources, SOURCE_GOVERNOR);
+
+	if (!budget) {
+		set_frequency(sources, frequency_hz);
+		return;
+	}
+	const struct budget_boost boost = {
+		.frequency_hz = frequency_hz,
+		.percent = percent < 0 ? BOOST_BUDGET_FACTOR * budget_own_percent(budget) : percent,
+		.knobs = knobs_of(sources),
+	};
+	budget_set_boost(budget, &boost);
 }
 
 const struct source budget_source = {

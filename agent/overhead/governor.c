@@ -53,6 +53,17 @@ void governor_init(struct governor *governor, const struct governor_options *opt
 	reset_retries(governor);
 }
 
+void governor_set_target(struct governor *governor, const struct governor_target *target)
+{
+	governor->options.budget = target->budget;
+	governor->options.knobs = target->knobs;
+	load_shedding_set_knobs(&governor->shed, target->knobs);
+	load_shedding_set_rate(&governor->shed, target->frequency_hz,
+			       governor->options.frequency_hz);
+	governor->over_ns = governor->calm_ns = 0;
+	governor->exceeded_ns = governor->twice_ns = 0;
+}
+
 uint32_t governor_level(const struct governor *governor)
 {
 	uint32_t level = 0;
@@ -74,6 +85,11 @@ uint32_t governor_shedding(const struct governor *governor,
 		// A step of the other knobs has those before in it.
 		uint32_t reported = knob == KNOB_PROCESS_OFF_CPU ? step : step > 0;
 
+		// A boost that is not had in full takes nothing away.
+		if (knob == KNOB_CPU_FREQUENCY &&
+		    governor_frequency_hz(governor) >= governor->options.frequency_hz)
+			continue;
+
 		for (uint32_t i = 0; i < reported; i++)
 			ret_changes[count++] = (struct governor_change){
 				.knob = knob,
@@ -88,6 +104,11 @@ uint32_t governor_shedding(const struct governor *governor,
 uint32_t governor_frequency_hz(const struct governor *governor)
 {
 	return governor->shed.frequencies[governor->shed.steps[KNOB_CPU_FREQUENCY]];
+}
+
+static bool is_boosted(const struct governor *governor)
+{
+	return governor_frequency_hz(governor) > governor->options.frequency_hz;
 }
 
 bool governor_is_off(const struct governor *governor, enum knob knob)
@@ -273,12 +294,23 @@ static void note_exceeded(struct governor *governor, const struct governor_readi
 	explain(governor, reading, "overhead budget exceeded, no load left to shed", decision);
 }
 
+// What a boost has raised is the first to go: nobody loses detail for it.
+static void shed_boost(struct governor *governor, struct governor_reading *expected,
+		       struct governor_decision *decision)
+{
+	double target = TARGET * governor->options.budget;
+
+	while (overhead_of(expected) > target && is_boosted(governor))
+		step_down(governor, KNOB_CPU_FREQUENCY, expected, decision);
+}
+
 static void come_down(struct governor *governor, const struct governor_reading *reading,
 		      struct governor_decision *decision)
 {
 	struct governor_reading expected = *reading;
 	bool twice = governor->overhead > 2 * governor->options.budget;
 
+	shed_boost(governor, &expected, decision);
 	shed_detail(governor, &expected, decision);
 	if (!decision->change_count && !twice)
 		shed_largest(governor, &expected, decision);

@@ -18,8 +18,8 @@ enum {
 };
 
 struct governor_options {
-	double budget;         // of one core: 0.02 is 2 % of it
-	uint32_t frequency_hz; // of CPU sampling, unshed
+	double budget;         // of one core: 0.02 is 2 % of it; a boost's while one is in force
+	uint32_t frequency_hz; // of CPU sampling, unshed, without a boost
 	uint32_t knobs;        // KNOB_BIT() of those that can be turned; CPU sampling always can
 	uint64_t interval_ns;  // between readings
 	uint64_t calm_ns;      // a step up has fitted for so long: it is made
@@ -79,6 +79,19 @@ struct governor {
 };
 
 void governor_init(struct governor *governor, const struct governor_options *options);
+
+/** What a boost changes for its time. */
+struct governor_target {
+	uint32_t frequency_hz; // of CPU sampling, unshed; not below the agent's own
+	double budget;
+	uint32_t knobs; // KNOB_BIT() of those that can be turned
+};
+
+/**
+ * From now on hold the overhead within the target's budget, at its rate. A rate above governor_options.frequency_hz is the
+ * first that is shed.
+ */
+void governor_set_target(struct governor *governor, const struct governor_target *target);
 
 /** What to change after @reading. The governor takes it as done. */
 void governor_decide(struct governor *governor, const struct governor_reading *reading,

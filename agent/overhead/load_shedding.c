@@ -27,21 +27,45 @@ static const uint32_t steps_max[KNOB_GOVERNED] = {
 	[KNOB_OFF_CPU] = 1,
 };
 
-static const uint32_t lower_frequencies_hz[SHEDDING_SAMPLING_STEPS] = { 99, 49, 25, 19 };
+static const uint32_t lower_frequencies_hz[] = { 499, 199, 99, 49, 25, 19 };
 
-void load_shedding_init(struct load_shedding *shedding, uint32_t frequency_hz, uint32_t knobs)
+static void add_frequency(struct load_shedding *shedding, uint32_t frequency_hz)
 {
 	uint32_t *count = &shedding->steps_max[KNOB_CPU_FREQUENCY];
 
-	*shedding = (struct load_shedding){ .frequencies[0] = frequency_hz };
-	for (uint32_t i = 0; i < SHEDDING_SAMPLING_STEPS; i++) {
-		if (lower_frequencies_hz[i] < frequency_hz)
-			shedding->frequencies[++*count] = lower_frequencies_hz[i];
+	if (frequency_hz < shedding->frequencies[*count])
+		shedding->frequencies[++*count] = frequency_hz;
+}
+
+void load_shedding_set_rate(struct load_shedding *shedding, uint32_t frequency_hz, uint32_t own_hz)
+{
+	_Static_assert(ARRAY_SIZE(lower_frequencies_hz) < SHEDDING_SAMPLING_STEPS, "room for all");
+	shedding->steps[KNOB_CPU_FREQUENCY] = shedding->steps_max[KNOB_CPU_FREQUENCY] = 0;
+	shedding->frequencies[0] = frequency_hz;
+	for (uint32_t i = 0; i < ARRAY_SIZE(lower_frequencies_hz); i++) {
+		if (lower_frequencies_hz[i] <= own_hz)
+			add_frequency(shedding, own_hz);
+		add_frequency(shedding, lower_frequencies_hz[i]);
 	}
+	add_frequency(shedding, own_hz);
+}
+
+void load_shedding_set_knobs(struct load_shedding *shedding, uint32_t knobs)
+{
 	for (int knob = 0; knob < KNOB_GOVERNED; knob++) {
-		if (knobs & KNOB_BIT(knob) && knob != KNOB_CPU_FREQUENCY)
-			shedding->steps_max[knob] = steps_max[knob];
+		if (knob == KNOB_CPU_FREQUENCY)
+			continue;
+		shedding->steps_max[knob] = knobs & KNOB_BIT(knob) ? steps_max[knob] : 0;
+		if (!shedding->steps_max[knob])
+			shedding->steps[knob] = 0;
 	}
+}
+
+void load_shedding_init(struct load_shedding *shedding, uint32_t frequency_hz, uint32_t knobs)
+{
+	*shedding = (struct load_shedding){ 0 };
+	load_shedding_set_rate(shedding, frequency_hz, frequency_hz);
+	load_shedding_set_knobs(shedding, knobs);
 }
 
 double overhead_of_programs(const struct governor_reading *reading)

@@ -12,8 +12,8 @@
 #define LAST_RESORTS KNOB_PAGE_FAULTS
 
 enum {
-	SHEDDING_UNWIND_STEPS = 3, // each a quarter of the one before
-	SHEDDING_SAMPLING_STEPS = 4,
+	SHEDDING_UNWIND_STEPS = 3,   // each a quarter of the one before
+	SHEDDING_SAMPLING_STEPS = 7, // with one to the agent's own rate, while a boost raises it
 	SHEDDING_PROCESSES_MAX = 16, // worst first: the seventeenth matters little
 	GOVERNOR_WORST_MAX = 8,      // processes of a reading
 };
@@ -53,6 +53,11 @@ struct load_shedding {
 
 /** Nothing is shed. @knobs: KNOB_BIT() of those that can be turned; CPU sampling always can. */
 void load_shedding_init(struct load_shedding *shedding, uint32_t frequency_hz, uint32_t knobs);
+
+/** CPU sampling at @frequency_hz, unshed; its steps lead through @own_hz, the rate without a boost. */
+void load_shedding_set_rate(struct load_shedding *shedding, uint32_t frequency_hz, uint32_t own_hz);
+/** Other knobs can be turned: sources came, or went with what was shed of them. */
+void load_shedding_set_knobs(struct load_shedding *shedding, uint32_t knobs);
 
 double overhead_of_programs(const struct governor_reading *reading);
 double overhead_of(const struct governor_reading *reading);

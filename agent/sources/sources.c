@@ -6,8 +6,9 @@
 
 #include "base/cleanup.h"
 
-/* Beyond enum source_bit, in struct opened.paused: it has not begun. */
+/* Beyond enum source_bit, in struct opened.paused: it has not begun; sources_set_stopped(). */
 #define NOT_BEGUN (1U << 31)
+#define STOPPED   (1U << 30)
 
 struct opened {
 	const struct source *source;
@@ -111,7 +112,57 @@ void sources_close(struct sources *sources)
 	free(sources);
 }
 
+uint32_t sources_add(struct sources *sources, uint32_t bits)
+{
+	uint32_t added = 0;
+
+	for_each_source(opened, sources)
+	{
+		if (!(opened->source->bit & bits) || opened->state || opened->paused)
+			continue;
+		sources->setup.bits |= opened->source->bit;
+		if (open_source(opened, &sources->setup))
+			sources->setup.bits &= ~opened->source->bit;
+		else
+			added |= opened->source->bit;
+	}
+	return added;
+}
+
+void sources_set_wakers(struct sources *sources, const char *services)
+{
+	if (sources)
+		sources->setup.wakers = services;
+}
+
+void sources_remove(struct sources *sources, uint32_t bits)
+{
+	// The last one first: wakers share maps of the switches.
+	for (uint32_t i = sources ? sources->count : 0; i-- > 0;) {
+		struct opened *opened = &sources->opened[i];
+
+		if (!(opened->source->bit & bits))
+			continue;
+		if (opened->state)
+			opened->source->close(take(opened->state));
+		opened->paused = 0;
+		sources->setup.bits &= ~opened->source->bit;
+	}
+}
+
 // ---- running --------------------------------------------------------------------------------
+
+uint32_t sources_open_bits(const struct sources *sources)
+{
+	uint32_t bits = 0;
+
+	for_each_source(opened, sources)
+	{
+		if (opened->state || opened->paused)
+			bits |= opened->source->bit;
+	}
+	return bits;
+}
 
 uint32_t sources_running(const struct sources *sources)
 {
@@ -229,7 +280,7 @@ int sources_set_process(struct sources *sources, enum source_bit bit, uint32_t p
 	return rc;
 }
 
-static int pause_source(struct opened *opened, enum source_bit bit)
+static int pause_source(struct opened *opened, uint32_t bit)
 {
 	const struct source *source = opened->source;
 	bool was_running = runs(opened);
@@ -270,21 +321,38 @@ int sources_set_running(struct sources *sources, enum source_bit bit, bool on)
 	return rc;
 }
 
+// A source that cannot go on is closed, as if the kernel had refused it at first.
+static void resume_or_close(struct opened *opened, uint32_t bit, const struct source_setup *setup)
+{
+	int rc = resume_source(opened, bit, setup);
+	struct error err;
+
+	if (!rc || !opened->state)
+		return; // one that was opened anew has reported its failure
+	error_errno(&err, rc, "attaching");
+	report_failure(opened, setup, err.text);
+	opened->source->close(take(opened->state));
+}
+
+void sources_set_stopped(struct sources *sources, bool stopped)
+{
+	for_each_source(opened, sources)
+	{
+		if (opened->source->bit == SOURCE_GOVERNOR)
+			continue;
+		if (stopped)
+			pause_source(opened, STOPPED);
+		else
+			resume_or_close(opened, STOPPED, &sources->setup);
+	}
+}
+
 void sources_begin(struct sources *sources)
 {
 	if (sources)
 		sources->setup.begins_later = false;
 	for_each_source(opened, sources)
 	{
-		struct error err;
-		int rc = opened->paused & NOT_BEGUN
-				 ? resume_source(opened, NOT_BEGUN, &sources->setup)
-				 : 0;
-
-		if (!rc)
-			continue;
-		error_errno(&err, rc, "attaching");
-		report_failure(opened, &sources->setup, err.text);
-		opened->source->close(take(opened->state));
+		resume_or_close(opened, NOT_BEGUN, &sources->setup);
 	}
 }

@@ -25,6 +25,24 @@ void sources_begin(struct sources *sources);
 /** NULL is allowed here, and in all of these that run sources. */
 void sources_close(struct sources *sources);
 
+/**
+ * Open more sources while the others run: those of @bits that were not asked for. Returns the set of those that opened; a
+ * failure is an event.
+ */
+uint32_t sources_add(struct sources *sources, uint32_t bits);
+/** Services for SOURCE_WAKERS when it is opened; borrowed until the next call. */
+void sources_set_wakers(struct sources *sources, const char *services);
+/** Close those that sources_add() has opened. */
+void sources_remove(struct sources *sources, uint32_t bits);
+
+/**
+ * Stop all sources but the governor, whatever else stops or starts them meanwhile, or let them go on. A failure is an
+ * event.
+ */
+void sources_set_stopped(struct sources *sources, bool stopped);
+
+/** The set of those that are open, or were until something stopped them. */
+uint32_t sources_open_bits(const struct sources *sources);
 /** The set of enum source_bit of those that run. */
 uint32_t sources_running(const struct sources *sources);
 

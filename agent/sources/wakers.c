@@ -335,6 +335,18 @@ void wakers_close(void *state)
 	free(wakers);
 }
 
+int wakers_set_services(struct wakers *wakers, const char *services)
+{
+	char *copy = strdup(services);
+
+	if (!copy)
+		return -ENOMEM;
+	free(wakers->services);
+	wakers->services = copy;
+	follow_services(wakers);
+	return 0;
+}
+
 enum loader_level wakers_level(const struct wakers *wakers)
 {
 	return wakers->level;

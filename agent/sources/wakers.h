@@ -32,6 +32,9 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 /** NULL is allowed. */
 void wakers_close(void *wakers);
 
+/** Other services from now on; copied. Returns 0 or -ENOMEM: the old ones stay. */
+int wakers_set_services(struct wakers *wakers, const char *services);
+
 /** What the kernel accepted; the switches' level or a higher one. */
 enum loader_level wakers_level(const struct wakers *wakers);
 

@@ -625,6 +625,99 @@ static void describe_shedding(const struct governor *governor, char text[1024])
 	}
 }
 
+#define BOOST_BUDGET 0.08
+
+static void boost(struct governor *governor, uint32_t frequency_hz, double budget)
+{
+	const struct governor_target target = { .frequency_hz = frequency_hz,
+						.budget = budget,
+						.knobs = governor->options.knobs };
+
+	governor_set_target(governor, &target);
+}
+
+TEST(a_boost_that_fits_costs_no_detail)
+{
+	struct governor governor = new_governor();
+
+	boost(&governor, 999, BOOST_BUDGET);
+	for (int i = 0; i < HOUR_ROWS; i++) {
+		pass(&governor, &calm);
+		EXPECT_EQ(0, governor_level(&governor), "nothing is shed");
+	}
+	EXPECT_EQ(999, governor_frequency_hz(&governor), "rate");
+	boost(&governor, 99, BUDGET);
+	EXPECT_EQ(99, governor_frequency_hz(&governor), "its own again");
+}
+
+// 999 Hz would cost 40 % of a core: it is lowered as far as its budget demands, at once, and nothing else is.
+TEST(a_boost_goes_before_all_detail)
+{
+	const struct load busy = {
+		.sampling = 0.04, .off_cpu = 0.005, .page_faults = 0.005, .agent = 0.01
+	};
+	struct governor governor = new_governor();
+	char text[1024];
+
+	boost(&governor, 999, BOOST_BUDGET);
+	for (int i = 0; i < 2; i++)
+		pass(&governor, &busy);
+	EXPECT_EQ(99, governor_frequency_hz(&governor), "its own rate after two readings");
+	EXPECT_EQ(0, governor.shed.steps[KNOB_OFF_CPU_UNWIND], "off-CPU stacks");
+	EXPECT_EQ(0, governor.shed.steps[KNOB_PAGE_FAULTS_UNWIND], "page-fault stacks");
+	describe_shedding(&governor, text);
+	EXPECT_STR("", text, "less of a boost is no gap");
+	for (int i = 0; i < HOUR_ROWS; i++)
+		pass(&governor, &calm);
+	EXPECT_EQ(999, governor_frequency_hz(&governor), "it comes back where it fits");
+}
+
+TEST(a_boost_ends_with_its_steps)
+{
+	static const uint32_t own_rates[] = { 10, 99, 150, 999 };
+
+	for EACH (own_hz, own_rates) {
+		struct governor_options options = new_governor().options;
+		const struct load busy = { .sampling = 2 };
+		struct governor governor;
+		char what[16];
+
+		snprintf(what, sizeof(what), "%u Hz", *own_hz);
+		options.frequency_hz = *own_hz;
+		governor_init(&governor, &options);
+		boost(&governor, 1000, BOOST_BUDGET);
+		EXPECT_EQ(1000, governor_frequency_hz(&governor), what);
+		for (int i = 0; i < 2; i++)
+			pass(&governor, &busy);
+		EXPECT_EQ(*own_hz, governor_frequency_hz(&governor), what);
+		boost(&governor, *own_hz, BUDGET);
+		EXPECT_EQ(*own_hz, governor_frequency_hz(&governor), what);
+		EXPECT_EQ(0, governor.shed.steps[KNOB_CPU_FREQUENCY], what);
+	}
+}
+
+TEST(sources_of_a_boost_can_be_shed)
+{
+	struct governor governor = new_governor();
+	const struct governor_target with = { .frequency_hz = 99,
+					      .budget = BUDGET,
+					      .knobs = ALL_KNOBS };
+	const struct governor_target without = { .frequency_hz = 99,
+						 .budget = BUDGET,
+						 .knobs = ALL_KNOBS & ~KNOB_BIT(KNOB_WAKERS) };
+	const struct load waking = { .wakers = 0.1 };
+
+	for (int i = 0; i < 3; i++)
+		pass(&governor, &waking);
+	EXPECT_EQ(0, governor.shed.steps[KNOB_WAKERS], "no such source");
+	governor_set_target(&governor, &with);
+	for (int i = 0; i < 3; i++)
+		pass(&governor, &waking);
+	EXPECT_EQ(1, governor.shed.steps[KNOB_WAKERS], "shed");
+	governor_set_target(&governor, &without);
+	EXPECT_EQ(0, governor_level(&governor), "it went with its source");
+}
+
 TEST(lists_active_steps_once)
 {
 	struct governor governor = new_governor();
@@ -661,4 +754,9 @@ RUN_TESTS(cmocka_unit_test(changes_nothing_within_budget),
 	  cmocka_unit_test(keeps_resolution_in_storm), cmocka_unit_test(drops_exited_processes),
 	  cmocka_unit_test(own_work_sheds_no_source), cmocka_unit_test(sheds_wakers_first),
 	  cmocka_unit_test(restores_wakers_after_load), cmocka_unit_test(never_flaps),
-	  cmocka_unit_test(changes_are_knob_settings), cmocka_unit_test(lists_active_steps_once))
+	  cmocka_unit_test(changes_are_knob_settings),
+	  cmocka_unit_test(a_boost_that_fits_costs_no_detail),
+	  cmocka_unit_test(a_boost_goes_before_all_detail),
+	  cmocka_unit_test(a_boost_ends_with_its_steps),
+	  cmocka_unit_test(sources_of_a_boost_can_be_shed),
+	  cmocka_unit_test(lists_active_steps_once))

@@ -116,7 +116,80 @@ TEST(a_stopped_source_keeps_new_settings)
 		  "memory has no such setting");
 }
 
+TEST(stops_all_and_goes_on)
+{
+	struct fixture *fixture = *state;
+	struct sources *sources = fixture->sources;
+
+	if (!sources)
+		SKIP("needs root, BTF and Linux 6.1");
+	sources_set_stopped(sources, true);
+	EXPECT_EQ(0, sources_running(sources), "stopped");
+	EXPECT_EQ(ALL, sources_open_bits(sources), "open");
+	EXPECT_EQ(0, sources_set_running(sources, SOURCE_MEMORY, false), "by somebody else");
+	EXPECT_EQ(0, sources_set_running(sources, SOURCE_WALL, true), "by somebody else");
+	EXPECT_EQ(0, sources_running(sources), "still stopped");
+	sources_set_stopped(sources, false);
+	EXPECT_EQ(ALL & ~SOURCE_MEMORY, sources_running(sources), "but what somebody else stopped");
+	EXPECT_EQ(0, sources_before_drain(sources), "drain");
+	EXPECT_EQ(0, sources_set_running(sources, SOURCE_MEMORY, true), "and that");
+	EXPECT_EQ(ALL, sources_running(sources), "all");
+}
+
+// The governor is opened before any source has begun, and has to know what it can shed.
+TEST(a_source_that_has_not_begun_is_open)
+{
+	struct fixture *fixture = *state;
+	struct source_setup setup;
+	struct sources *sources;
+	struct error err = { 0 };
+
+	if (!fixture->sources)
+		SKIP("needs root, BTF and Linux 6.1");
+	setup = *sources_setup(fixture->sources);
+	setup.labels = NULL;
+	setup.begins_later = true;
+	assert_int_equal(0, sources_open(source_table, SOURCE_MEMORY, &setup, &sources, &err));
+	EXPECT_EQ(SOURCE_SERIES, sources_running(sources), "not begun");
+	EXPECT_EQ(SOURCE_MEMORY | SOURCE_SERIES, sources_open_bits(sources), "open");
+	sources_begin(sources);
+	EXPECT_EQ(SOURCE_MEMORY | SOURCE_SERIES, sources_running(sources), "begun");
+	sources_close(sources);
+}
+
+TEST(adds_and_removes_sources)
+{
+	const uint32_t more = SOURCE_WALL | SOURCE_MEMORY | SOURCE_WAKERS;
+	struct fixture *fixture = *state;
+	const struct source_setup *setup;
+	struct sources *sources;
+	struct error err = { 0 };
+
+	if (!fixture->sources)
+		SKIP("needs root, BTF and Linux 6.1");
+	setup = sources_setup(fixture->sources);
+	EXPECT_EQ(0, sources_add(fixture->sources, more), "they run already");
+	assert_int_equal(0, sources_open(source_table, 0, setup, &sources, &err));
+	for (int i = 0; i < 2; i++) {
+		EXPECT_EQ(0, sources_running(sources), "none at first");
+		EXPECT_EQ(more, sources_add(sources, more), "added");
+		EXPECT_EQ(more, sources_running(sources), "run");
+		EXPECT_EQ(0, sources_add(sources, more), "only once");
+		EXPECT_EQ(0, sources_before_drain(sources), "drain");
+		sources_remove(sources, SOURCE_MEMORY);
+		EXPECT_EQ(more & ~SOURCE_MEMORY, sources_running(sources), "one is removed");
+		sources_set_stopped(sources, true);
+		sources_remove(sources, more);
+		sources_set_stopped(sources, false);
+		EXPECT_EQ(0, sources_open_bits(sources), "removed while stopped");
+	}
+	EXPECT_EQ(0, sources_add(sources, SOURCE_WAKERS), "wakers need the wall");
+	EXPECT_EQ(0, sources_open_bits(sources), "none");
+	sources_close(sources);
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 RUN_TESTS(WITH_FIXTURE(sources_stop_with_what_they_need),
-	  WITH_FIXTURE(a_stopped_source_keeps_new_settings))
+	  WITH_FIXTURE(a_stopped_source_keeps_new_settings), WITH_FIXTURE(stops_all_and_goes_on),
+	  WITH_FIXTURE(a_source_that_has_not_begun_is_open), WITH_FIXTURE(adds_and_removes_sources))
