@@ -145,6 +145,10 @@
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \
+	X(BOOSTS_BEGUN, boosts_begun,                                                              \
+	  "Boosts of the collector that began. The log says what was asked for.")                  \
+	X(BOOSTS_REFUSED, boosts_refused,                                                          \
+	  "Boosts of the collector refused: they are off here. Raise --boost-hz to allow them.")   \
 	X(CALLS_REFUSED, calls_refused,                                                            \
 	  "System calls refused by the agent's own seccomp filter. The log names each; report "    \
 	  "it.")                                                                                   \

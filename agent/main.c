@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/admin/admin_server.h"
+#include "agent/boost_control.h"
 #include "agent/bpf/machine.h"
 #include "agent/guard/watchdog.h"
 #include "agent/metrics.h"
@@ -82,6 +83,7 @@ struct agent {
 	struct container_records *containers;
 	struct pods pods;
 	struct profiler *profiler;
+	struct boost_control boost;
 	struct sender *sender;
 	struct admin_server *admin; // NULL: none
 	int admin_fd;               // its socket, before it runs; -1: none
@@ -158,6 +160,7 @@ static int open_sender(struct agent *agent, struct error *err)
 		.spool_bytes = agent->options.spool_bytes,
 		.spool_folder = agent->options.spool_folder,
 		.spool_folder_bytes = agent->options.spool_folder_bytes,
+		.boosts = &agent->boost.mailbox,
 		SENDER_DEFAULTS,
 	};
 	int rc = identity_of_node(agent->options.node, &options.agent, err);
@@ -176,6 +179,7 @@ static void read_stats(const struct agent *agent, struct stats *ret_stats)
 		.containers = agent->containers,
 		.pods = agent->pods.table,
 		.pod_watch = agent->pods.watch,
+		.boosts = &agent->boost.boosts,
 	};
 
 	stats_read(ret_stats, agent->profiler, &sources);
@@ -189,7 +193,7 @@ static int add_series(void *context, struct export_interval *interval)
 	read_stats(agent, &now);
 	int rc = stats_add_series(&agent->stats_exported, &now, &agent->own_labels, interval);
 	agent->stats_exported = now;
-	return rc;
+	return rc ? rc : boost_control_add_series(&agent->boost, &agent->own_labels, interval);
 }
 
 // Before the first thread. Without it everything works but what runs confined.
@@ -271,6 +275,8 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.wakers = agent->options.wakers,
 		.overhead_budget_percent = agent->options.overhead_budget_percent,
 		.overhead_interval_ns = agent->options.overhead_interval_ns,
+		.boost_hz = (uint32_t)agent->options.boost_hz,
+		.boost_budget_percent = agent->options.boost_budget_percent,
 		.cupti_interval_ns = agent->options.cupti_interval_ns,
 	};
 
@@ -369,6 +375,8 @@ static int start(struct agent *agent, struct error *err)
 	int port, rc = open_signals(agent, err);
 
 	agent->events = event_log_new();
+	agent->boost.events = agent->events;
+	agent->boost.boosts.limits.hz_max = (uint32_t)agent->options.boost_hz;
 	if (!rc && (!agent->events ||
 		    own_labels(&agent->options.labels, SERVICE_AGENT, &agent->own_labels)))
 		rc = error_set(err, -ENOMEM, "out of memory");
@@ -503,6 +511,7 @@ static void on_tick(struct agent *agent)
 
 	(void)!read(agent->tick_fd, &expirations, sizeof(expirations));
 	profiler_tick(agent->profiler);
+	boost_control_tick(&agent->boost, agent->profiler, clock_monotonic_ns());
 	log_events(agent);
 	if (clock_monotonic_ns() < agent->next_stats_ns)
 		return;
@@ -639,7 +648,8 @@ static void stop(struct agent *agent)
 
 int main(int argc, char **argv)
 {
-	_cleanup_(agent_deinit) struct agent agent = { .epoll_fd = -1,
+	_cleanup_(agent_deinit) struct agent agent = { .boost = BOOST_CONTROL_INIT,
+						       .epoll_fd = -1,
 						       .export_fd = -1,
 						       .tick_fd = -1,
 						       .signal_fd = -1,

@@ -88,6 +88,11 @@ void metrics_encode(const struct stats *stats, struct buffer *buffer)
 	metric_text_add(buffer, "cairn_agent_drain_seconds", "gauge",
 			"Time that the last export interval took to read and symbolize.",
 			(double)profiler->drain_ns / NS_PER_SECOND);
+	metric_text_add(
+		buffer, "cairn_agent_boosts", "gauge",
+		"Boosts in force: the collector's users raised the rate, added profiles or stopped "
+		"sampling for a while.",
+		stats->boosts);
 	if (profiler->budget_known)
 		encode_overhead(&profiler->budget, buffer);
 	encode_process(buffer);

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
+#include "base/contract/boosts.h"
 #include "base/label_patterns.h"
 #include "proto/rpc.h"
 
@@ -26,24 +27,37 @@ static const char notes[] =
 #define BUDGET_PERCENT_MIN 0.1
 #define BUDGET_PERCENT_MAX (100.0 * 8192)
 
-static int parse_budget(const char *text, struct options *options, struct error *err)
+// A percentage of one core; "auto" is 0.
+static int parse_percent(const char *flag, const char *text, const char *words, double *ret_percent,
+			 struct error *err)
 {
 	char *end;
 
-	options->has_overhead_budget = strcmp(text, "none") != 0;
-	if (!options->has_overhead_budget || strcmp(text, "auto") == 0)
+	if (strcmp(text, "auto") == 0)
 		return 0;
 	double percent = strtod(text, &end);
 	// Written so that a NaN is refused.
 	if (end == text || (*end && strcmp(end, "%") != 0) ||
 	    !(percent >= BUDGET_PERCENT_MIN && percent <= BUDGET_PERCENT_MAX))
-		return error_set(
-			err, -EINVAL,
-			"--overhead-budget: \"%.40s\" is not a percentage of one core (0.1 "
-			"or more), auto or none",
-			text);
-	options->overhead_budget_percent = percent;
+		return error_set(err, -EINVAL,
+				 "%s: \"%.40s\" is not a percentage of one core (0.1 or more)%s",
+				 flag, text, words);
+	*ret_percent = percent;
 	return 0;
+}
+
+static int parse_budgets(const char *budget, const char *boost_budget, struct options *options,
+			 struct error *err)
+{
+	options->has_overhead_budget = strcmp(budget, "none") != 0;
+	int rc = options->has_overhead_budget
+			 ? parse_percent("--overhead-budget", budget, ", auto or none",
+					 &options->overhead_budget_percent, err)
+			 : 0;
+
+	return rc ? rc
+		  : parse_percent("--boost-budget", boost_budget, " or auto",
+				  &options->boost_budget_percent, err);
 }
 
 static int parse_thread_names(const char *text, struct options *options, struct error *err)
@@ -169,7 +183,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  struct error *err)
 {
 	_cleanup_free_ char *log_level = NULL, *budget = NULL, *profiles = NULL,
-			    *thread_names = NULL;
+			    *boost_budget = NULL, *thread_names = NULL;
 	enum config_outcome outcome = CONFIG_RUN;
 	struct options *o = ret_options;
 	int first_word = argc;
@@ -249,6 +263,12 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		{ "overhead-budget", 0, CONFIG_STRING, &budget, "auto", 0, 0, "PERCENT",
 		  "shed load above this overhead, in percent of one core; auto: 1 per 8 cores, at "
 		  "least 2; none: no limit" },
+		{ "boost-hz", 0, CONFIG_UINT, &o->boost_hz, "999", 0, BOOST_HZ_MAX, "HZ",
+		  "let the collector's administrators raise the rate up to this for a while, add "
+		  "profiles, or stop sampling (cairn boost); 0: refuse" },
+		{ "boost-budget", 0, CONFIG_STRING, &boost_budget, "auto", 0, 0, "PERCENT",
+		  "overhead budget while a boost is in force, in percent of one core; auto: four "
+		  "times the other" },
 		{ "overhead-interval", 0, CONFIG_DURATION, &o->overhead_interval_ns, "10s",
 		  200 * NS_PER_MS, 600 * NS_PER_SECOND, "TIME",
 		  "compare the overhead with its budget this often; for tests" },
@@ -308,7 +328,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	}
 	rc = parse_thread_names(thread_names, o, err);
 	if (!rc)
-		rc = parse_budget(budget, o, err);
+		rc = parse_budgets(budget, boost_budget, o, err);
 	if (!rc)
 		rc = parse_profiles(profiles, &o->sources, err);
 	if (!rc)

@@ -13,18 +13,21 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/boost/boosts.h"
 #include "agent/bpf/loader.h"
 #include "agent/bpf/machine.h"
 #include "agent/bpf/mmap_events.h"
 #include "agent/bpf/perf_events.h"
 #include "agent/bpf/thread_priority.h"
 #include "agent/overhead/budget.h"
+#include "agent/overhead/budget_source.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/python/python_code_cache.h"
 #include "agent/python/python_runtime.h"
 #include "agent/source_table.h"
 #include "agent/sources/sources.h"
+#include "agent/sources/wakers.h"
 #include "agent/stacks/export_interval.h"
 #include "agent/stacks/held_counts.h"
 #include "agent/stacks/series_quota.h"
@@ -49,6 +52,9 @@ enum {
 	// The count maps hold so many seconds of samples, all distinct. They are drained when half full,
 	// which is checked four times a second.
 	COUNTS_SECONDS = 4,
+	// Of a boost one second: it is for minutes, and drained early all that time if need be.
+	COUNTS_SECONDS_BOOSTED = 1,
+	SERVICES_BYTES = 4096, // of --wakers and a boost's services together; a longer list is cut
 	// Sources count off-CPU intervals, as many per CPU as its unwind budget allows
 	// (bpf/switch/unwind_budget.h), and totals of each thread name of each process.
 	SOURCE_COUNTS_PER_CPU = 8192,
@@ -80,6 +86,9 @@ enum {
 
 struct profiler {
 	uint64_t slot_ns;
+	uint32_t frequency_hz; // without a boost
+	const char *wakers;    // the same; NULL: none
+	double boost_budget_percent;
 	uint32_t counts_max;
 	struct executable_table *executables;
 	struct mmap_events *mmaps; // NULL: mappings are read when stacks need them
@@ -117,6 +126,10 @@ struct profiler {
 	struct running_ready ready;
 	int epoll_fd; // records and timer
 	int timer_fd;
+	struct boost_demand boost; // that is met
+	uint32_t boosted_hz;       // the rate that was set for it
+	uint32_t boosted_sources;  // that were opened for it
+	char boosted_services[SERVICES_BYTES];
 	struct event_log *event_log;                                        // may be NULL
 	int (*add_series)(void *context, struct export_interval *interval); // NULL: none
 	void *context;
@@ -493,8 +506,10 @@ static uint32_t counts_for(const struct profiler_options *options)
 {
 	uint64_t cpu_count = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t wanted = cpu_count * options->frequency_hz * COUNTS_SECONDS;
+	uint64_t boosted = cpu_count * options->boost_hz * COUNTS_SECONDS_BOOSTED;
 	uint32_t counts_max = COUNTS_MIN;
 
+	wanted = boosted > wanted ? boosted : wanted;
 	if (options->sources)
 		wanted += source_counts(cpu_count);
 	if (options->sources & SOURCE_WAKERS) // with an unwind budget of their own
@@ -747,6 +762,9 @@ int profiler_open(const struct profiler_options *options, struct profiler **ret_
 	thread_priority_raise(); // before the slow loading of the programs
 	profiler->epoll_fd = profiler->timer_fd = -1;
 	profiler->slot_ns = options->slot_ns;
+	profiler->frequency_hz = profiler->boosted_hz = options->frequency_hz;
+	profiler->wakers = options->wakers;
+	profiler->boost_budget_percent = options->boost_budget_percent;
 	profiler->event_log = options->events;
 	profiler->add_series = options->add_series;
 	profiler->context = options->context;
@@ -815,6 +833,109 @@ int profiler_read(struct profiler *profiler, struct error *err)
 		snapshot_queue_unwind_ready(profiler->snapshots);
 	return read_records(profiler, err);
 }
+
+// ---- boosts ---------------------------------------------------------------------------------
+
+static const struct {
+	enum boost_profile profile;
+	uint32_t sources;
+} sources_of_boosts[] = {
+	{ BOOST_WALL, SOURCE_WALL },
+	{ BOOST_MEMORY, SOURCE_MEMORY },
+	{ BOOST_WAKERS, SOURCE_WALL | SOURCE_WAKERS },
+};
+
+static uint32_t boost_sources(uint32_t profiles)
+{
+	uint32_t sources = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sources_of_boosts); i++) {
+		if (profiles & sources_of_boosts[i].profile)
+			sources |= sources_of_boosts[i].sources;
+	}
+	return sources;
+}
+
+// --wakers, and the boost's services.
+static void set_wakers(struct profiler *profiler, const char *services)
+{
+	struct wakers *wakers = sources_find(profiler->sources, SOURCE_WAKERS);
+	const char *own = profiler->wakers ? profiler->wakers : "";
+
+	snprintf(profiler->boosted_services, SERVICES_BYTES, "%s%s%s", own,
+		 *own && *services ? "," : "", services);
+	sources_set_wakers(profiler->sources, profiler->boosted_services);
+	if (wakers && wakers_set_services(wakers, profiler->boosted_services))
+		event_warn(profiler->event_log, "boost", "wakers: out of memory");
+}
+
+static void set_boosted_sources(struct profiler *profiler, uint32_t profiles, const char *services)
+{
+	uint32_t wanted = boost_sources(profiles);
+
+	sources_remove(profiler->sources, profiler->boosted_sources & ~wanted);
+	profiler->boosted_sources &= wanted;
+	set_wakers(profiler, services);
+	profiler->boosted_sources |= sources_add(profiler->sources, wanted);
+}
+
+static void set_stopped(struct profiler *profiler, bool stopped)
+{
+	perf_events_set_running(profiler->events, !stopped);
+	sources_set_stopped(profiler->sources, stopped);
+}
+
+// Without a boost the agent's own budget holds again.
+static double boost_percent(const struct profiler *profiler)
+{
+	if (profiler->boosted_hz <= profiler->frequency_hz && !profiler->boosted_sources)
+		return 0;
+	return profiler->boost_budget_percent > 0 ? profiler->boost_budget_percent : -1;
+}
+
+void profiler_set_boost(struct profiler *profiler, const struct boost_demand *demand)
+{
+	const struct boost_demand before = profiler->boost;
+	uint32_t own_hz = profiler->frequency_hz;
+
+	if (!profiler->events)
+		return; // it has stopped for good
+	profiler->boost = *demand;
+	if (before.stop && !demand->stop)
+		set_stopped(profiler, false);
+	// What would begin while all is stopped begins afterwards.
+	set_boosted_sources(profiler, demand->stop ? 0 : demand->profiles, demand->services);
+	if (demand->stop && !before.stop)
+		set_stopped(profiler, true);
+	profiler->boosted_hz = demand->hz > own_hz ? demand->hz : own_hz;
+	if (profiler->sources)
+		budget_source_boost(profiler->sources, profiler->boosted_hz,
+				    boost_percent(profiler));
+	else
+		set_frequency(profiler, profiler->boosted_hz);
+}
+
+void profiler_read_boost(const struct profiler *profiler, struct profiler_boost *ret_boost)
+{
+	const struct budget *budget = sources_find(profiler->sources, SOURCE_GOVERNOR);
+	uint32_t running = sources_running(profiler->sources);
+	struct budget_stats stats;
+
+	*ret_boost = (struct profiler_boost){ .hz = profiler->boosted_hz,
+					      .stopped = profiler->boost.stop };
+	if (budget) {
+		budget_read_stats(budget, &stats);
+		ret_boost->hz = stats.frequency_hz;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(sources_of_boosts); i++) {
+		uint32_t needed = sources_of_boosts[i].sources;
+
+		if ((running & needed) == needed)
+			ret_boost->profiles |= sources_of_boosts[i].profile;
+	}
+}
+
+// ---- ticks ----------------------------------------------------------------------------------
 
 /* What a dead file server costs: its files have no symbols. */
 static void report_hung_opens(struct profiler *profiler)

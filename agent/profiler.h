@@ -22,6 +22,7 @@
 #include "base/profile/profile.h"
 #include "bpf/bpf_counters.h"
 
+struct boost_demand;
 struct confined_launcher;
 struct container_records;
 struct pod_table;
@@ -62,8 +63,10 @@ struct profiler_options {
 	uint32_t sources;            // beside the sampler: a set of enum source_bit
 	const char *wakers;          // services for SOURCE_WAKERS, separated by commas; NULL: none
 	double overhead_budget_percent; // of one core; 0: the default
-	uint64_t overhead_interval_ns;  // 0: the default
-	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
+	uint32_t boost_hz;              // the most that profiler_set_boost() asks for; 0: none
+	double boost_budget_percent; // while a boost is in force; 0: BOOST_BUDGET_FACTOR times the other
+	uint64_t overhead_interval_ns; // 0: the default
+	uint64_t cupti_interval_ns;    // between CUPTI sessions of a process; 0: the default
 	struct gpu_kernel_request
 		*gpu_kernel_request; // one CUPTI session, no other GPU calls; or NULL
 	/** Add the caller's own series to each export interval; NULL: none. */
@@ -137,5 +140,19 @@ void profiler_stop(struct profiler *profiler);
  * Call it at least once a second; cheap when nothing is due.
  */
 void profiler_tick(struct profiler *profiler);
+
+/** What a boost has changed. */
+struct profiler_boost {
+	uint32_t hz;       // of CPU sampling now
+	uint32_t profiles; // enum boost_profile: of those asked for, that are collected
+	bool stopped;
+};
+
+/**
+ * Do what boosts demand together, in place of what they demanded before; a zeroed @demand ends them. Loading the programs
+ * of a source takes a second. What fails is an event.
+ */
+void profiler_set_boost(struct profiler *profiler, const struct boost_demand *demand);
+void profiler_read_boost(const struct profiler *profiler, struct profiler_boost *ret_boost);
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats);

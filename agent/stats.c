@@ -91,6 +91,11 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler,
 	ret_stats->calls_refused = restrictions_refused(sources->restrictions);
 	ret_stats->launcher_restarts = confined_launcher_restarts(sources->launcher);
 	container_records_read_stats(sources->containers, &ret_stats->containers);
+	if (sources->boosts) {
+		ret_stats->boosts_begun = sources->boosts->begun;
+		ret_stats->boosts_refused = sources->boosts->refused;
+		ret_stats->boosts = sources->boosts->limits.hz_max ? sources->boosts->count : 0;
+	}
 	if (!sources->pods)
 		return;
 	pod_table_read_stats(sources->pods, &ret_stats->pod_table);

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "agent/boost/boosts.h"
 #include "agent/containers/container_records.h"
 #include "agent/containers/pod_watch.h"
 #include "agent/counters.h"
@@ -27,6 +28,8 @@ struct stats {
 	struct container_records_stats containers;
 	struct pod_watch_stats pods;
 	struct pod_table_stats pod_table;
+	uint64_t boosts_begun, boosts_refused;
+	uint32_t boosts; // in force
 };
 
 /** What it reads, beside the profiler. */
@@ -37,6 +40,7 @@ struct stats_sources {
 	const struct container_records *containers; // NULL: none
 	struct pod_table *pods;                     // NULL: no pods, nor a watch
 	const struct pod_watch *pod_watch;
+	const struct boosts *boosts; // NULL: none
 };
 
 enum {

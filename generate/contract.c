@@ -80,6 +80,9 @@ static void put_reduced_by(const struct profile_type_spec *spec)
 	open_with("reducedBy", '[');
 	for (uint32_t i = 0; i < spec->reduced_by_count; i++)
 		put(NULL, knob_spec(spec->reduced_by[i])->token);
+	// What the agent says of itself goes on.
+	if (spec->section != PROFILE_SECTION_PROFILER)
+		put(NULL, knob_spec(KNOB_SAMPLING)->token);
 	close_with(']');
 }
 

@@ -14,6 +14,7 @@
 #include "base/utc_text.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
+#include "agent/boost/boost_mailbox.h"
 #include "agent/ship/batch.h"
 #include "agent/ship/spool.h"
 #include "agent/ship/stack_set.h"
@@ -34,6 +35,7 @@ enum {
 
 struct sender {
 	struct rpc_client *client;
+	struct boost_mailbox *boosts; // NULL: none
 	struct id128 agent, boot;
 	char *address;
 	struct spool *spool;
@@ -166,6 +168,9 @@ static enum outcome read_response(struct sender *sender, struct delivery *delive
 	if (rc)
 		return ++delivery->unexpected_tries < UNEXPECTED_TRIES_MAX ? OUTCOME_LATER
 									   : OUTCOME_REFUSED;
+	if (sender->boosts)
+		boost_mailbox_put(sender->boosts, response.boosts, response.boost_count,
+				  clock_monotonic_ns());
 	if (response.unknown_stack_count) {
 		// It may have lost all of them.
 		stack_set_clear(&sender->acknowledged);
@@ -238,6 +243,17 @@ static uint32_t call_deadline_ms(struct sender *sender)
 	return call_ms;
 }
 
+// As they are now, whatever the age of the batch.
+static int add_boosts(struct sender *sender, struct error *err)
+{
+	struct boost_report report;
+
+	if (!sender->boosts)
+		return 0;
+	boost_mailbox_read_report(sender->boosts, &report);
+	return export_request_add_boosts(&report, &sender->message, err);
+}
+
 static enum outcome try_once(struct sender *sender, struct delivery *delivery,
 			     enum rpc_status *ret_status, struct error *err)
 {
@@ -247,6 +263,8 @@ static enum outcome try_once(struct sender *sender, struct delivery *delivery,
 	buffer_clear(&sender->message);
 	int rc = export_request_encode(&batch->id, batch->profile, wants_definition, sender,
 				       &sender->message, err);
+	if (!rc)
+		rc = add_boosts(sender, err);
 	*ret_status = RPC_INTERNAL;
 	if (rc)
 		return OUTCOME_REFUSED;
@@ -486,6 +504,7 @@ int sender_open(const struct sender_options *options, struct sender **ret_sender
 	if (!sender)
 		return error_set(err, -ENOMEM, "sender: out of memory");
 	sender->address = strdup(options->address);
+	sender->boosts = options->boosts;
 	sender->agent = options->agent;
 	sender->boot = options->boot;
 	sender->spool_bytes = options->spool_bytes;

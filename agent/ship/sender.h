@@ -13,6 +13,7 @@
 #include "base/profile/profile.h"
 #include "agent/ship/spool.h"
 
+struct boost_mailbox;
 struct rpc_security;
 struct sender;
 
@@ -29,8 +30,10 @@ struct sender_options {
 		spool_bytes; // limit of the spool in memory; when full, the oldest batch is dropped
 	const char *spool_folder; // that the next start finds; NULL: none. Borrowed while it opens
 	uint64_t spool_folder_bytes; // limit of what is in it
-	uint32_t call_ms;            // deadline of one try
-	uint32_t backoff_ms_min;     // wait after the first failure, doubled after each one
+	struct boost_mailbox
+		*boosts;         // gets those of each answer; NULL: ignored. Outlives the sender
+	uint32_t call_ms;        // deadline of one try
+	uint32_t backoff_ms_min; // wait after the first failure, doubled after each one
 	uint32_t backoff_ms_max;
 };
 

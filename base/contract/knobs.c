@@ -45,6 +45,9 @@ static const struct knob_spec knobs[KNOB_COUNT] = {
 				   "`" STEP_EXCEEDED "`, `" STEP_MET "`",
 				   "The overhead is above the budget and no load is left to "
 				   "shed." },
+	[KNOB_SAMPLING] = { "sampling", "All sampling", "all sampling {step} by a boost", SWITCH,
+			    "Somebody told the agent to collect nothing for a while (`cairn boost "
+			    "--stop`): all profiles have a gap." },
 };
 
 const struct knob_spec *knob_spec(enum knob knob)

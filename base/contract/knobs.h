@@ -21,6 +21,7 @@ enum knob {
 	// States that are reported in the same series.
 	KNOB_GPU_MEMORY = KNOB_GOVERNED,
 	KNOB_OVERHEAD_BUDGET,
+	KNOB_SAMPLING, // all of it: a boost stops the agent
 	KNOB_COUNT,
 };
 

@@ -270,7 +270,38 @@ TEST(a_token_needs_tls_or_loopback)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_token_needs_tls_or_loopback),
+TEST(parses_limits_of_boosts)
+{
+	static const struct {
+		const char *word;
+		int rc;
+		uint32_t hz;
+		int thousandths; // of a percent
+	} cases[] = {
+		{ "--log-level=info", 0, 999, 0 },          { "--boost-hz=0", 0, 0, 0 },
+		{ "--boost-hz=1000", 0, 1000, 0 },          { "--boost-hz=1001", -EINVAL, 0, 0 },
+		{ "--boost-hz=4294967296", -EINVAL, 0, 0 }, { "--boost-hz=-1", -EINVAL, 0, 0 },
+		{ "--boost-budget=auto", 0, 999, 0 },       { "--boost-budget=2.5%", 0, 999, 2500 },
+		{ "--boost-budget=none", -EINVAL, 0, 0 },   { "--boost-budget=0", -EINVAL, 0, 0 },
+		{ "--boost-budget=nan", -EINVAL, 0, 0 },
+	};
+
+	for EACH (c, cases) {
+		struct options options;
+		struct error err = { 0 };
+		int rc = parse((const char *[]){ c->word, NULL }, &options, &err);
+
+		EXPECT_EQ(c->rc != 0, rc != 0, c->word);
+		if (!c->rc) {
+			EXPECT_EQ(c->hz, options.boost_hz, c->word);
+			EXPECT_EQ(c->thousandths, options.boost_budget_percent * 1000, c->word);
+		}
+		options_deinit(&options);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(parses_limits_of_boosts),
+	  cmocka_unit_test(a_token_needs_tls_or_loopback),
 	  cmocka_unit_test(defaults_are_as_documented),
 	  cmocka_unit_test(budget_is_percent_of_one_core),
 	  cmocka_unit_test(wakers_need_services_and_the_wall_profile),

@@ -14,6 +14,7 @@
 
 #include "tests/test.h"
 
+#include "agent/boost/boosts.h"
 #include "agent/bpf/machine.h"
 #include "agent/profiler.h"
 #include "agent/stacks/snapshot_queue.h"
@@ -291,6 +292,79 @@ TEST(pid_selects_a_process_and_its_children)
 	profiler_close(profiler);
 }
 
+static uint64_t samples_so_far(const struct profiler *profiler)
+{
+	struct profiler_stats stats;
+
+	profiler_read_stats(profiler, &stats);
+	return stats.bpf_counters[COUNTER_SAMPLES];
+}
+
+/* What is measured of a child in a second of its CPU time. */
+struct boosted {
+	uint64_t cpu_ns, counted_ns, samples;
+	struct profiler_boost boost;
+};
+
+static struct boosted measure_boosted(struct profiler *profiler, const struct child *child,
+				      const struct boost_demand *demand)
+{
+	struct boosted boosted;
+
+	profiler_set_boost(profiler, demand);
+	run_for(profiler, 1500 * NS_PER_MS); // each CPU has its new period
+	profile_free(drain(profiler));
+	uint64_t cpu_ns = cpu_time_of(child->pid), samples = samples_so_far(profiler);
+	while (ns_between(cpu_ns, cpu_time_of(child->pid)) < NS_PER_SECOND)
+		run_for(profiler, 100 * NS_PER_MS);
+	struct profile *profile = drain(profiler);
+	boosted.cpu_ns = ns_between(cpu_ns, cpu_time_of(child->pid));
+	boosted.samples = samples_so_far(profiler) - samples;
+	boosted.counted_ns = sum_of(profile, LABEL_PROCESS, "burner-x", NULL);
+	profiler_read_boost(profiler, &boosted.boost);
+	profile_free(profile);
+	return boosted;
+}
+
+static void expect_rate(const struct boosted *boosted, double expected, const char *what)
+{
+	double rate = (double)boosted->samples * NS_PER_SECOND / (double)boosted->cpu_ns;
+
+	if (rate < 0.6 * expected || rate > 1.4 * expected)
+		fail_msg("%s: %.0f samples a second, expected %.0f", what, rate, expected);
+	EXPECT_EQ(expected, boosted->boost.hz, what);
+}
+
+TEST(a_boost_changes_the_rate_and_no_sums)
+{
+	static const struct boost_demand none, faster = { .hz = 999 }, stop = { .stop = true };
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct child child = start_child("burner-x", 60 * NS_PER_SECOND);
+	struct profiler *profiler = open_profiler(child.pid, 99);
+
+	go(&child);
+	run_for(profiler, WARM_UP_NS);
+	const struct boosted before = measure_boosted(profiler, &child, &none);
+	const struct boosted boosted = measure_boosted(profiler, &child, &faster);
+	const struct boosted stopped = measure_boosted(profiler, &child, &stop);
+	const struct boosted after = measure_boosted(profiler, &child, &none);
+	kill(child.pid, SIGKILL);
+	waitpid(child.pid, NULL, 0);
+	profiler_stop(profiler);
+	profiler_set_boost(profiler, &faster); // too late: nothing happens
+	profiler_close(profiler);
+	expect_rate(&before, 99, "before");
+	expect_rate(&boosted, 999, "boosted");
+	expect_near(boosted.cpu_ns, boosted.counted_ns, 0.15, "boosted");
+	EXPECT_EQ(true, stopped.boost.stopped, "stopped");
+	EXPECT_EQ(0, stopped.samples, "stopped");
+	EXPECT_EQ(0, stopped.counted_ns, "stopped");
+	expect_rate(&after, 99, "after");
+}
+
 /* Of this thread: the profiler has others. */
 static uint64_t own_cpu_ns(void)
 {
@@ -386,6 +460,7 @@ TEST(names_the_setting_out_of_range)
 }
 
 RUN_TESTS(cmocka_unit_test(finds_cpu_time_in_functions),
+	  cmocka_unit_test(a_boost_changes_the_rate_and_no_sums),
 	  cmocka_unit_test(new_processes_have_complete_stacks),
 	  cmocka_unit_test(pid_selects_a_process_and_its_children),
 	  cmocka_unit_test(export_intervals_neither_overlap_nor_lose),
