@@ -21,6 +21,7 @@
 #include "collector/access/access.h"
 #include "collector/access/access_file.h"
 #include "collector/backup.h"
+#include "collector/boost/boost_table.h"
 #include "collector/check_command.h"
 #include "collector/http/http_admin.h"
 #include "collector/http/http_api.h"
@@ -501,6 +502,7 @@ static void run(struct collector *collector, const sigset_t *signals)
 		}
 		refresh_credentials(collector);
 		maintain(collector, &logged_ns);
+		boost_table_maintain(receiver_boosts(collector->receiver));
 		backup_service_poll(&collector->backups);
 	}
 }

@@ -15,7 +15,7 @@ enum access_role {
 	ACCESS_INGEST = 1 << 0, // send batches
 	ACCESS_READ = 1 << 1,   // query, see the page's data and the metrics
 	ACCESS_UPLOAD = 1 << 2, // upload debug files
-	ACCESS_ADMIN = 1 << 3,  // delete what a tenant stored
+	ACCESS_ADMIN = 1 << 3,  // delete what a tenant stored, boost its agents
 };
 
 /** A tenant's name in an identity: all tenants, or those series that have none. */

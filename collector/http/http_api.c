@@ -21,7 +21,7 @@ enum route_access {
 };
 
 struct route {
-	const char *path; // "{name}": a label's name, or a build id
+	const char *path; // "{name}": a label's name, a build id, or a boost's
 	unsigned int known;
 	api_handler_fn handle;
 	bool slow; // reads the store: runs on a worker
@@ -48,6 +48,9 @@ static const struct route routes[] = {
 	{ "/api/v1/debug-files", 0, http_handle_debug_files, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/status", 0, http_handle_status, false, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/agents", 0, http_handle_agents, false, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/boosts", 0, http_handle_boosts, false, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/boosts", API_BOOST, http_handle_boost, true, ROUTE_ADMIN, HTTP_POST },
+	{ "/api/v1/boosts/{name}", 0, http_handle_boost_end, false, ROUTE_ADMIN, HTTP_DELETE },
 	{ "/api/v1/whoami", 0, http_handle_whoami, false, ROUTE_LOGIN, HTTP_GET },
 	{ "/api/v1/login", 0, http_handle_login, false, ROUTE_LOGIN, HTTP_POST },
 	{ "/api/v1/logout", 0, http_handle_logout, false, ROUTE_OPEN, HTTP_POST },
@@ -229,6 +232,18 @@ static void note_damage(struct http_api *api, const struct api_request *request,
 			 (unsigned long long)damage.first_ns);
 }
 
+/** What a path allows, if not GET and HEAD, is one method. */
+static void refuse_method(const struct route *route, struct http_response *response)
+{
+	bool is_post = route->method == HTTP_POST, is_delete = route->method == HTTP_DELETE;
+
+	http_respond_error(response, 405, "method_not_allowed", "",
+			   is_post     ? "only POST is allowed at this path"
+			   : is_delete ? "only DELETE is allowed at this path"
+				       : "only GET and HEAD are allowed at this path");
+	response->allow = is_post ? "POST" : is_delete ? "DELETE" : NULL;
+}
+
 void http_api_handle(void *context, const struct http_request *request,
 		     struct http_response *response)
 {
@@ -254,12 +269,7 @@ void http_api_handle(void *context, const struct http_request *request,
 	response->endpoint = route->path;
 	response->media_type = "application/json";
 	if (request->method != route->method) {
-		bool is_post = route->method == HTTP_POST;
-
-		http_respond_error(response, 405, "method_not_allowed", "",
-				   is_post ? "only POST is allowed at this path"
-					   : "only GET and HEAD are allowed at this path");
-		response->allow = is_post ? "POST" : NULL;
+		refuse_method(route, response);
 		return;
 	}
 	if (api_request_parse(request, route->known, &parsed, &field, &err)) {

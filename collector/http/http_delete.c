@@ -4,37 +4,10 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/contract/label_names.h"
 #include "collector/http/json_text.h"
 
 enum { RETRY_FULL_S = 10 }; // a rewrite may have made room by then
-
-/** Does the selector, whose reader may see all tenants, name one? "" counts: series without a tenant. */
-static bool names_tenant(const struct selector *selector)
-{
-	for (uint32_t i = 0; i < selector->count; i++)
-		if (selector->matchers[i].op == MATCH_EQUAL &&
-		    strcmp(selector->matchers[i].name, LABEL_TENANT) == 0)
-			return true;
-	return false;
-}
-
-/** A slip of the pen must not delete everything, nor what is another tenant's. */
-static int check_selector(const struct http_api *api, const struct api_request *request,
-			  struct error *err)
-{
-	if (!*http_parameter(request->http, "query"))
-		return error_set(err, -EINVAL,
-				 "is missing; name the series to delete, {} for all of them");
-	if (api->access && access_needs_login(api->access) && request->selector.all_tenants &&
-	    !names_tenant(&request->selector))
-		return error_set(err, -EINVAL,
-				 "the credential is for all tenants: name one of them, as in "
-				 "{tenant=\"shop\"}; tenant=\"\" is for series without one");
-	return 0;
-}
 
 static void refuse(struct http_response *response, const struct error *err, const char *field)
 {
@@ -68,7 +41,7 @@ void http_handle_series_deletion(struct http_api *api, const struct api_request 
 	struct store_deletion deletion = { 0 };
 	struct buffer *body = &response->body;
 	struct error err = { 0 };
-	int rc = check_selector(api, request, &err);
+	int rc = http_check_selector(api, request, "delete", &err);
 
 	if (rc == 0 && request->dry_run)
 		rc = count_series(api, request, &deletion, &err);

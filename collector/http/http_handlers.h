@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/contract/boosts.h"
 #include "base/contract/profile_type.h"
 #include "collector/http/http_audit.h"
 #include "collector/http/http_exchange.h"
@@ -42,8 +43,13 @@ enum api_parameter {
 	API_STEP = 1 << 8,
 	API_SLOT = 1 << 9,
 	API_DRY_RUN = 1 << 10,
+	API_HZ = 1 << 11,
+	API_PROFILES = 1 << 12,
+	API_STOP = 1 << 13,
+	API_FOR = 1 << 14,
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
+	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
 };
 
 enum api_format { API_JSON, API_COLLAPSED, API_SVG, API_PPROF };
@@ -67,8 +73,10 @@ struct api_request {
 	uint64_t step_ns;
 	uint64_t slot_ns;
 	bool dry_run;
-	char label[LABEL_NAME_BYTES_MAX + 1]; // {name} of the path: a label's name, or a build id
-	const struct http_request *http;      // what it was parsed of
+	struct boost boost; // without id
+	char label[LABEL_NAME_BYTES_MAX +
+		   1]; // {name} of the path: a label's name, a build id, or a boost's
+	const struct http_request *http; // what it was parsed of
 };
 
 /**
@@ -100,6 +108,12 @@ void http_handle_series(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_series_deletion(struct http_api *api, const struct api_request *request,
 				 struct http_response *response);
+void http_handle_boosts(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_boost(struct http_api *api, const struct api_request *request,
+		       struct http_response *response);
+void http_handle_boost_end(struct http_api *api, const struct api_request *request,
+			   struct http_response *response);
 void http_handle_heatmap(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
 void http_handle_diagnose(struct http_api *api, const struct api_request *request,
@@ -139,6 +153,13 @@ void http_handle_debug_file(struct http_api *api, const struct api_request *requ
 			    const struct http_request *upload, struct http_response *response);
 /** Delete the upload unless it was kept. */
 void http_end_debug_file(struct http_api *api, struct http_request *upload);
+
+/**
+ * Does a request that acts on more than one series say on which? A selector has to be given, by a credential for all tenants
+ * with one tenant. @act goes on after "name the series to". Returns 0, or -EINVAL with @err about the parameter query.
+ */
+int http_check_selector(const struct http_api *api, const struct api_request *request,
+			const char *act, struct error *err);
 
 /** Respond with the embedded file at @request's path. False: there is none. */
 bool http_handle_asset(const struct http_request *request, struct http_response *response);

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config_quantity.h"
+#include "base/contract/label_names.h"
 #include "base/contract/profile_type.h"
 #include "collector/store/rows.h"
 
@@ -21,10 +22,21 @@ static const struct {
 	const char *name;
 	enum api_parameter bit;
 } parameters[] = {
-	{ "query", API_QUERY },   { "type", API_TYPE },           { "from", API_FROM },
-	{ "to", API_TO },         { "max_nodes", API_MAX_NODES }, { "group_by", API_GROUP_BY },
-	{ "format", API_FORMAT }, { "limit", API_LIMIT },         { "step", API_STEP },
-	{ "slot", API_SLOT },     { "dry_run", API_DRY_RUN },
+	{ "query", API_QUERY },
+	{ "type", API_TYPE },
+	{ "from", API_FROM },
+	{ "to", API_TO },
+	{ "max_nodes", API_MAX_NODES },
+	{ "group_by", API_GROUP_BY },
+	{ "format", API_FORMAT },
+	{ "limit", API_LIMIT },
+	{ "step", API_STEP },
+	{ "slot", API_SLOT },
+	{ "dry_run", API_DRY_RUN },
+	{ "hz", API_HZ },
+	{ "profiles", API_PROFILES },
+	{ "stop", API_STOP },
+	{ "for", API_FOR },
 };
 
 /** The state of a parse. The first failure sets field and ends it. */
@@ -154,15 +166,46 @@ static int parse_deleted_range(struct parsing *parsing)
 	return rc;
 }
 
-static int parse_dry_run(struct parsing *parsing)
+static int parse_bool(struct parsing *parsing, const char *name, bool *ret_value)
 {
-	const char *text = parameter(parsing, "dry_run");
+	const char *text = parameter(parsing, name);
 
-	parsing->parsed->dry_run = strcmp(text, "true") == 0;
-	if (*text && !parsing->parsed->dry_run && strcmp(text, "false") != 0)
+	*ret_value = strcmp(text, "true") == 0;
+	if (*text && !*ret_value && strcmp(text, "false") != 0)
 		return error_set(parsing->err, -EINVAL, "\"%.40s\" is neither true nor false",
 				 text);
 	return 0;
+}
+
+static int parse_boost_time(struct parsing *parsing)
+{
+	const char *text = parameter(parsing, "for");
+	uint64_t ns = 0;
+
+	if (!*text)
+		return error_set(parsing->err, -EINVAL, "is missing; a boost ends after it: 60s");
+	if (duration_parse(text, &ns) || ns < NS_PER_SECOND ||
+	    ns > BOOST_SECONDS_MAX * NS_PER_SECOND)
+		return error_set(parsing->err, -EINVAL,
+				 "\"%.40s\" is not a duration from 1s to %dm", text,
+				 BOOST_SECONDS_MAX / 60);
+	parsing->parsed->boost.left_ms = (uint32_t)(ns / NS_PER_MS);
+	return 0;
+}
+
+static int parse_boost(struct parsing *parsing)
+{
+	struct boost *boost = &parsing->parsed->boost;
+
+	if (!(parsing->known & API_FOR))
+		return 0;
+	int rc = parse_uint(parsing, "hz", 0, 1, BOOST_HZ_MAX, &boost->hz);
+	if (!rc && *parameter(parsing, "profiles"))
+		rc = boost_profiles_parse(http_parameter(parsing->request, "profiles"),
+					  &boost->profiles, parsing->err);
+	if (!rc)
+		rc = parse_bool(parsing, "stop", &boost->stop);
+	return rc ? rc : parse_boost_time(parsing);
 }
 
 static int parse_range(struct parsing *parsing)
@@ -293,7 +336,9 @@ static int parse_all(struct parsing *parsing)
 	if (!rc)
 		rc = parse_numbers(parsing);
 	if (!rc)
-		rc = parse_dry_run(parsing);
+		rc = parse_bool(parsing, "dry_run", &parsing->parsed->dry_run);
+	if (!rc)
+		rc = parse_boost(parsing);
 	return rc;
 }
 
@@ -321,6 +366,31 @@ int api_request_parse(const struct http_request *request, unsigned int known,
 	}
 	selector_set_deadline(&parsed.selector, request->deadline);
 	*ret_parsed = parsed;
+	return 0;
+}
+
+/** Does the selector, whose reader may see all tenants, name one? "" counts: series without a tenant. */
+static bool names_tenant(const struct selector *selector)
+{
+	for (uint32_t i = 0; i < selector->count; i++)
+		if (selector->matchers[i].op == MATCH_EQUAL &&
+		    strcmp(selector->matchers[i].name, LABEL_TENANT) == 0)
+			return true;
+	return false;
+}
+
+/* A slip of the pen must not concern everything, nor what is another tenant's. */
+int http_check_selector(const struct http_api *api, const struct api_request *request,
+			const char *act, struct error *err)
+{
+	if (!*http_parameter(request->http, "query"))
+		return error_set(err, -EINVAL,
+				 "is missing; name the series to %s, {} for all of them", act);
+	if (api->access && access_needs_login(api->access) && request->selector.all_tenants &&
+	    !names_tenant(&request->selector))
+		return error_set(err, -EINVAL,
+				 "the credential is for all tenants: name one of them, as in "
+				 "{tenant=\"shop\"}; tenant=\"\" is for series without one");
 	return 0;
 }
 

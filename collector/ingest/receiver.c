@@ -8,7 +8,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_names.h"
 #include "base/log.h"
+#include "collector/boost/boost_table.h"
 #include "collector/ingest/ingest_identity.h"
 #include "collector/ingest/seen_agents.h"
 #include "proto/export_message.h"
@@ -17,6 +19,7 @@ struct receiver {
 	struct store *store;
 	struct metrics *metrics;
 	struct seen_agents *agents;
+	struct boost_table *boosts;
 	pthread_mutex_t lock; // guards the field below
 	uint64_t logged_ns;   // monotonic time of the last log line about a failing store
 };
@@ -28,7 +31,10 @@ struct receiver *receiver_new(struct store *store, struct metrics *metrics)
 	if (!receiver)
 		return NULL;
 	receiver->agents = seen_agents_new();
-	if (!receiver->agents) {
+	receiver->boosts = boost_table_new(store, metrics, NULL);
+	if (!receiver->agents || !receiver->boosts) {
+		seen_agents_free(receiver->agents);
+		boost_table_free(receiver->boosts);
 		free(receiver);
 		return NULL;
 	}
@@ -44,8 +50,14 @@ void receiver_free(struct receiver *receiver)
 		return;
 
 	pthread_mutex_destroy(&receiver->lock);
+	boost_table_free(receiver->boosts);
 	seen_agents_free(receiver->agents);
 	free(receiver);
+}
+
+struct boost_table *receiver_boosts(struct receiver *receiver)
+{
+	return receiver->boosts;
 }
 
 struct seen_agents *receiver_agents(struct receiver *receiver)
@@ -105,8 +117,28 @@ static enum rpc_status fail_append(struct receiver *receiver, int rc, struct err
 	}
 }
 
-static enum rpc_status respond(struct receiver *receiver, struct store_append_result *result,
-			       struct buffer *buffer, struct error *err)
+static const char *label_of(const struct profile *profile, const char *name)
+{
+	const char *value = NULL;
+
+	for (uint32_t i = 0; i < profile->series_count && !value; i++)
+		value = labels_get(&profile->series[i].labels, name);
+	return value ? value : "";
+}
+
+/** The agent is recognised by labels that its credential gives its series, where it has one. */
+static void add_boosts(struct receiver *receiver, const struct profile *profile,
+		       const struct boost_report *report, struct export_response *response)
+{
+	response->boost_count =
+		boost_table_exchange(receiver->boosts, label_of(profile, LABEL_TENANT),
+				     label_of(profile, LABEL_NODE), report, response->boosts);
+}
+
+static enum rpc_status respond(struct receiver *receiver, const struct profile *profile,
+			       const struct boost_report *report,
+			       struct store_append_result *result, struct buffer *buffer,
+			       struct error *err)
 {
 	_cleanup_(export_response_deinit) struct export_response response = {
 		.unknown_stacks = take(result->unknown_stacks),
@@ -120,6 +152,7 @@ static enum rpc_status respond(struct receiver *receiver, struct store_append_re
 			     .to_ns = result->accepted.to_ns },
 	};
 
+	add_boosts(receiver, profile, report, &response);
 	metrics_add(receiver->metrics, METRIC_INGEST_UNKNOWN_STACKS, response.unknown_stack_count);
 	return export_response_encode(&response, buffer, err) ? RPC_INTERNAL : RPC_OK;
 }
@@ -130,10 +163,12 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 	struct receiver *receiver = context;
 	_cleanup_(profile_freep) struct profile *profile = NULL;
 	struct store_append_result result = { 0 };
+	struct boost_report report;
 	struct batch_id batch;
 
 	metrics_add(receiver->metrics, METRIC_INGEST_BYTES, request->size);
-	int rc = export_request_decode(request->bytes, request->size, &batch, &profile, NULL, err);
+	int rc = export_request_decode(request->bytes, request->size, &batch, &profile, &report,
+				       err);
 	if (rc)
 		return fail_decode(receiver, rc);
 
@@ -156,5 +191,5 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 		metrics_add(receiver->metrics, METRIC_INGEST_BATCHES, 1);
 		metrics_add(receiver->metrics, METRIC_INGEST_ROWS, profile->sample_count);
 	}
-	return respond(receiver, &result, response, err);
+	return respond(receiver, profile, &report, &result, response, err);
 }

@@ -10,6 +10,7 @@
 
 #define RECEIVER_METHOD "/cairn.v1.Collector/Export"
 
+struct boost_table;
 struct receiver;
 struct seen_agents;
 
@@ -20,6 +21,9 @@ void receiver_free(struct receiver *receiver);
 /** An rpc_handler_fn; @context is the receiver. Thread-safe. */
 enum rpc_status receiver_export(void *context, const struct rpc_request *request,
 				struct buffer *response, struct error *err);
+
+/** The boosts that its answers carry. Borrowed. */
+struct boost_table *receiver_boosts(struct receiver *receiver);
 
 /** The agents that sent batches. Borrowed. */
 struct seen_agents *receiver_agents(struct receiver *receiver);

@@ -85,6 +85,12 @@
 	X(METRIC_REQUESTS_FOREIGN, "cairn_http_requests_foreign_total",                           \
 	  "Requests refused: a browser sent them under a name that is not the collector's, or "   \
 	  "for another site's page. If the name is right, add it to --http-host.")                \
+	X(METRIC_BOOSTS, "cairn_boosts_total",                                                    \
+	  "Boosts that began: administrators told agents to sample more, or to stop, for a "      \
+	  "while.")                                                                               \
+	X(METRIC_BOOST_LOOKS_FAILED, "cairn_boost_looks_failed_total",                            \
+	  "Looks at which nodes a boost is about that failed: those of the look before stay. "    \
+	  "Use a selector that matches fewer series.")                                            \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \
 	  "Runs of the store's maintenance that failed. See the collector's log.")
 

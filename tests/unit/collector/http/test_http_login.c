@@ -3,6 +3,7 @@
 // Who may ask what over HTTP, what a tenant's reader sees, and what the audit log keeps of it.
 // Subject: collector/http/http_audit.c
 // Subject: collector/http/http_delete.c
+// Subject: collector/http/http_boosts.c
 #include "tests/unit/collector/http/http_fixture.h"
 
 #include "tests/unit/collector/access/access_fixture.h"
@@ -355,6 +356,158 @@ static char *read_text(const char *path)
 	return text;
 }
 
+static void add_node(struct login *l, const char *tenant, const char *node)
+{
+	const struct memory_sample sample = { .series = l->http.store->series_count,
+					      .slot_ns = 20000000,
+					      .time_ns = clock_realtime_ns() };
+	struct labels labels = { 0 };
+
+	assert_int_equal(0, labels_set(&labels, "service", "llm"));
+	assert_int_equal(0, labels_set(&labels, "tenant", tenant));
+	assert_int_equal(0, labels_set(&labels, "node", node));
+	memory_store_add_series(l->http.store, &labels, PROFILE_TYPE_CPU);
+	memory_store_add(l->http.store, &sample);
+	labels_deinit(&labels);
+}
+
+#define BOOSTS "/api/v1/boosts"
+#define LLM    BOOSTS "?query=llm&for=60s"
+
+enum asker { OWNER, OPS, READER, AGENT, NOBODY };
+
+static const struct {
+	const char *what, *target;
+	enum asker who;
+	int status;
+	const char *text; // in the answer
+} boosts[] = {
+	{ "a reader", LLM "&hz=999", READER, 403, "lacks the role admin" },
+	{ "an agent", LLM "&hz=999", AGENT, 403, "lacks the role admin" },
+	{ "nobody", LLM "&hz=999", NOBODY, 401, "" },
+	{ "all tenants", LLM "&hz=999", OPS, 400, "name one of them" },
+	{ "no selector", BOOSTS "?for=60s&hz=999", OWNER, 400, "name the series to boost" },
+	{ "a bad selector", BOOSTS "?query={&for=60s&hz=999", OWNER, 400, "column" },
+	{ "no node", BOOSTS "?query=web&for=60s&hz=999", OWNER, 400, "no node has series" },
+	{ "no time", BOOSTS "?query=llm&hz=999", OWNER, 400, "a boost ends after it" },
+	{ "a time of 0", BOOSTS "?query=llm&hz=999&for=0s", OWNER, 400, "from 1s to 60m" },
+	{ "two hours", BOOSTS "?query=llm&hz=999&for=2h", OWNER, 400, "from 1s to 60m" },
+	{ "a huge time", BOOSTS "?query=llm&hz=999&for=99999999999999999d", OWNER, 400, "" },
+	{ "no time at all", BOOSTS "?query=llm&hz=999&for=soon", OWNER, 400, "from 1s to 60m" },
+	{ "nothing to do", LLM, OWNER, 400, "asks for nothing" },
+	{ "a rate of 0", LLM "&hz=0", OWNER, 400, "from 1 to 1000" },
+	{ "a rate of 2^32", LLM "&hz=4294967296", OWNER, 400, "from 1 to 1000" },
+	{ "a negative rate", LLM "&hz=-1", OWNER, 400, "from 1 to 1000" },
+	{ "a stop and a rate", LLM "&hz=999&stop=true", OWNER, 400, "does not go with" },
+	{ "what is no profile", LLM "&profiles=wall,heap", OWNER, 400, "is none of wall" },
+	{ "gpu", LLM "&profiles=gpu", OWNER, 400, "gpu cannot be added" },
+	{ "an unknown parameter", LLM "&hz=999&from=now", OWNER, 400, "unknown parameter" },
+};
+
+TEST(only_admins_boost_and_only_what_makes_sense)
+{
+	struct login l;
+
+	open_login(&l);
+	const struct made_token *askers[] = { &l.owner, &l.ops, &l.shop, &l.agent, NULL };
+	add_node(&l, "shop", "a17");
+	for EACH (row, boosts) {
+		struct answer answer = ask_as(&l, askers[row->who], "POST", row->target);
+
+		EXPECT_EQ(row->status, answer.status, row->what);
+		if (!strstr(answer.body, row->text))
+			fail_msg("%s: %s", row->what, answer.body);
+		free(answer.bytes);
+	}
+	EXPECT_EQ(0, l.http.metrics.counters[METRIC_BOOSTS], "none began");
+	close_login(&l);
+}
+
+static void expect_boosts(struct login *l, const struct made_token *who, const char *text)
+{
+	struct answer answer = ask_as(l, who, "GET", BOOSTS);
+
+	EXPECT_EQ(200, answer.status, "list");
+	if (!strstr(answer.body, text))
+		fail_msg("\"%s\" is not in %s", text, answer.body);
+	free(answer.bytes);
+}
+
+static int end_as(struct login *l, const struct made_token *who, const char *id)
+{
+	char target[64];
+
+	snprintf(target, sizeof(target), BOOSTS "/%s", id);
+	struct answer answer = ask_as(l, who, "DELETE", target);
+	free(answer.bytes);
+	return answer.status;
+}
+
+static void begin_boost(struct login *l, char id[BOOST_ID_BYTES])
+{
+	struct answer answer =
+		ask_as(l, &l->ops, "POST",
+		       BOOSTS "?query=%7Btenant=%22shop%22%7D&for=60s&hz=999&profiles=wakers");
+
+	if (sscanf(answer.body, "{\"id\":\"%8[0-9a-f]\"", id) != 1)
+		fail_msg("%s", answer.body);
+	assert_non_null(strstr(answer.body, "\"nodes\":[{\"node\":\"a17\",\"state\":\"waiting\""));
+	free(answer.bytes);
+}
+
+TEST(a_tenant_sees_and_ends_its_boosts)
+{
+	struct login l;
+	char id[BOOST_ID_BYTES];
+
+	open_login(&l);
+	add_node(&l, "shop", "a17");
+	add_node(&l, "bank", "b2");
+	begin_boost(&l, id);
+	expect_boosts(&l, &l.shop, "\"profiles\":\"wakers\"");
+	expect_boosts(&l, &l.shop, "\"who\":\"token:ops\"");
+	expect_boosts(&l, &l.bank, "{\"boosts\":[]}");
+	EXPECT_EQ(403, end_as(&l, &l.shop, id), "a reader");
+	EXPECT_EQ(404, end_as(&l, &l.owner, "00000001"), "another id");
+	EXPECT_EQ(404, end_as(&l, &l.owner, "nonsense"), "no id");
+	EXPECT_EQ(200, end_as(&l, &l.owner, id), "its owner");
+	EXPECT_EQ(404, end_as(&l, &l.owner, id), "only once");
+	expect_boosts(&l, &l.ops, "{\"boosts\":[]}");
+	struct answer answer = ask_as(&l, &l.owner, "DELETE", BOOSTS);
+	EXPECT_EQ(405, answer.status, "not all at once");
+	free(answer.bytes);
+	answer = ask_as(&l, &l.owner, "GET", BOOSTS "/00000001");
+	EXPECT_EQ(405, answer.status, "one alone");
+	assert_true(has_header(&answer, "Allow: DELETE\r\n"));
+	free(answer.bytes);
+	close_login(&l);
+}
+
+TEST(the_audit_log_has_boosts)
+{
+	struct login l;
+	char id[BOOST_ID_BYTES], expected[64];
+
+	open_login(&l);
+	add_node(&l, "shop", "a17");
+	begin_boost(&l, id);
+	EXPECT_EQ(200, end_as(&l, &l.owner, id), "end");
+	close_fixture(&l.http); // a line is written after its answer
+	char *text = read_text(l.audit_path);
+	snprintf(expected, sizeof(expected), ",\"boost\":\"%s\",\"nodes\":1}\n", id);
+	assert_non_null(strstr(text, "\"who\":\"token:ops\""));
+	assert_non_null(strstr(text, "\"hz\":\"999\""));
+	assert_non_null(strstr(text, expected));
+	snprintf(expected, sizeof(expected), "\"path\":\"" BOOSTS "/%s\"", id);
+	assert_non_null(strstr(text, "\"who\":\"token:shop-owner\""));
+	assert_non_null(strstr(text, expected));
+	free(text);
+	audit_close(l.http.api.audit);
+	access_close(l.http.api.access);
+	unlink(l.audit_path);
+	access_folder_close(&l.folder);
+}
+
 TEST(the_audit_log_names_who_and_what)
 {
 	struct login l;
@@ -463,6 +616,9 @@ RUN_TESTS(cmocka_unit_test(each_call_needs_a_credential_with_its_role),
 	  cmocka_unit_test(an_admin_deletes_its_tenants_series_only),
 	  cmocka_unit_test(an_admin_of_all_tenants_names_one),
 	  cmocka_unit_test(deletions_are_checked),
+	  cmocka_unit_test(only_admins_boost_and_only_what_makes_sense),
+	  cmocka_unit_test(a_tenant_sees_and_ends_its_boosts),
+	  cmocka_unit_test(the_audit_log_has_boosts),
 	  cmocka_unit_test(the_audit_log_names_who_and_what),
 	  cmocka_unit_test(the_audit_log_says_how_much_was_deleted),
 	  cmocka_unit_test(the_audit_log_is_bounded))

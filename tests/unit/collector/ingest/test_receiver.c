@@ -3,6 +3,7 @@
 #include "tests/test.h"
 
 #include "base/clock.h"
+#include "collector/boost/boost_table.h"
 #include "collector/ingest/receiver.h"
 #include "collector/ingest/seen_agents.h"
 #include "tests/unit/collector/store/memory_store.h"
@@ -38,6 +39,8 @@ static bool define_all(void *context, const struct profile *profile, const struc
 	return true;
 }
 
+static const char *node; // of the series; NULL: none
+
 static void encode_boot(struct fixture *f, uint64_t agent, uint64_t boot, uint64_t sequence)
 {
 	const struct batch_id batch = { .agent = { 1, agent },
@@ -51,6 +54,8 @@ static void encode_boot(struct fixture *f, uint64_t agent, uint64_t boot, uint64
 	profile->from_ns = 1000 * NS_PER_SECOND;
 	profile->to_ns = 1005 * NS_PER_SECOND;
 	assert_int_equal(0, labels_set(&labels, "service", "llm"));
+	if (node)
+		assert_int_equal(0, labels_set(&labels, "node", node));
 	assert_int_equal(0, profile_add_string(profile, "/bin/llm", &location.module));
 	assert_int_equal(0, profile_add_location(profile, &location, NULL, 0, &number));
 	assert_int_equal(0, profile_add_stack(profile, &number, 1, STACK_END_COMPLETE, &stack));
@@ -110,6 +115,60 @@ TEST(stores_and_counts_a_batch_once)
 	assert_int_equal(3, f.metrics.counters[METRIC_INGEST_ROWS]);
 	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_DUPLICATES]);
 	assert_int_equal(2 * f.request.size, f.metrics.counters[METRIC_INGEST_BYTES]);
+	close_fixture(&f);
+}
+
+static void add_node(struct fixture *f)
+{
+	const struct memory_sample sample = { .slot_ns = 20 * NS_PER_MS,
+					      .time_ns = clock_realtime_ns() };
+	struct labels labels = { 0 };
+
+	assert_int_equal(0, labels_set(&labels, "service", "llm"));
+	assert_int_equal(0, labels_set(&labels, "node", "a17"));
+	memory_store_add_series(f->store, &labels, PROFILE_TYPE_CPU);
+	memory_store_add(f->store, &sample);
+	labels_deinit(&labels);
+}
+
+TEST(answers_with_boosts_and_notes_reports)
+{
+	const struct boost_request request = { .query = "llm",
+					       .reader = "",
+					       .tenant = "",
+					       .who = "local",
+					       .boost = { .left_ms = 60000, .hz = 999 } };
+	struct boost_report report = { .count = 1 };
+	struct boost_view view, *views;
+	struct fixture f;
+	uint32_t count;
+
+	open_fixture(&f);
+	add_node(&f);
+	if (boost_table_add(receiver_boosts(f.receiver), &request, &view, &f.err))
+		fail_msg("%s", f.err.text);
+	encode(&f, 1, 1);
+	assert_int_equal(RPC_OK, export_it(&f));
+	struct export_response response = decode(&f);
+	assert_int_equal(0, response.boost_count); // another node's agent
+	export_response_deinit(&response);
+	node = "a17";
+	encode(&f, 1, 2);
+	node = NULL;
+	report.states[0] = (struct boost_state){ view.boost.id, 999, 999, 0, false };
+	assert_int_equal(0, export_request_add_boosts(&report, &f.request, &f.err));
+	assert_int_equal(RPC_OK, export_it(&f));
+	response = decode(&f);
+	assert_int_equal(1, response.boost_count);
+	assert_int_equal(view.boost.id, response.boosts[0].id);
+	assert_int_equal(999, response.boosts[0].hz);
+	export_response_deinit(&response);
+	boost_view_deinit(&view);
+	assert_int_equal(0, boost_table_list(receiver_boosts(f.receiver), "", &views, &count));
+	assert_int_equal(1, count);
+	assert_true(views[0].nodes.nodes[0].has_reported);
+	boost_view_deinit(&views[0]);
+	free(views);
 	close_fixture(&f);
 }
 
@@ -281,6 +340,7 @@ TEST(the_table_of_agents_is_bounded)
 }
 
 RUN_TESTS(cmocka_unit_test(stores_and_counts_a_batch_once),
+	  cmocka_unit_test(answers_with_boosts_and_notes_reports),
 	  cmocka_unit_test(requests_unknown_stacks), cmocka_unit_test(answers_what_was_refused),
 	  cmocka_unit_test(identifies_a_batch_by_its_peer),
 	  cmocka_unit_test(agents_retry_when_the_store_fails),
