@@ -115,6 +115,12 @@ int api_request_send_deletion(const struct api_request *request, struct buffer *
 	return send(request, http_delete, url, response, err);
 }
 
+int api_request_send_post(const struct api_request *request, struct buffer *url,
+			  struct http_response *response, struct error *err)
+{
+	return send(request, http_post, url, response, err);
+}
+
 const char *json_text_of(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));

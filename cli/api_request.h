@@ -79,5 +79,9 @@ int api_request_send(const struct api_request *request, struct buffer *url,
 int api_request_send_deletion(const struct api_request *request, struct buffer *url,
 			      struct http_response *response, struct error *err);
 
+/** As above, but POST, without a body. */
+int api_request_send_post(const struct api_request *request, struct buffer *url,
+			  struct http_response *response, struct error *err);
+
 /** The string at @key, or "". */
 const char *json_text_of(const json_t *object, const char *key);

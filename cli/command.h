@@ -27,6 +27,7 @@ int cmd_query(int argc, char **argv);
 int cmd_diagnose(int argc, char **argv);
 int cmd_upload(int argc, char **argv);
 int cmd_delete(int argc, char **argv);
+int cmd_boost(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 

@@ -251,6 +251,13 @@ int http_delete(const struct http_request *request, struct http_response *respon
 	return exchange(request, &deletion, response, err);
 }
 
+int http_post(const struct http_request *request, struct http_response *response, struct error *err)
+{
+	const struct change post = { "POST", NULL };
+
+	return exchange(request, &post, response, err);
+}
+
 static bool is_unreserved(unsigned char byte)
 {
 	// RFC 3986, section 2.3; isalnum() would follow the locale.

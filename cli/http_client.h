@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET, PUT and DELETE over HTTP. The command line's only user of libcurl.
+// GET, PUT, POST and DELETE over HTTP. The command line's only user of libcurl.
 #pragma once
 
 #include <stdbool.h>
@@ -97,6 +97,10 @@ int http_put(const struct http_request *request, int body_fd, uint64_t body_byte
 /** The same with DELETE. */
 int http_delete(const struct http_request *request, struct http_response *response,
 		struct error *err);
+
+/** The same with POST, without a body. */
+int http_post(const struct http_request *request, struct http_response *response,
+	      struct error *err);
 
 /** Append "?name=value" or "&name=value" with @value percent-encoded; nothing if it is NULL. */
 void http_append_parameter(struct buffer *url, const char *name, const char *value);
