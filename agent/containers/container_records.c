@@ -119,16 +119,25 @@ static bool read_docker(struct container_records *records, const char *id,
 			    id, ret_record);
 }
 
-/* Those that are removed when they end have a list of their own. */
+/* A folder for each way to store layers, of which a machine has one, as a rule the first. */
+static const char *const podman_files[] = {
+	"overlay-containers/containers.json",
+	"overlay-containers/volatile-containers.json", // those that are removed when they end
+	"vfs-containers/containers.json",
+	"vfs-containers/volatile-containers.json",
+	"btrfs-containers/containers.json",
+	"btrfs-containers/volatile-containers.json",
+	"zfs-containers/containers.json",
+	"zfs-containers/volatile-containers.json",
+};
+
 static bool read_podman(struct container_records *records, const char *id,
 			struct container_record *ret_record)
 {
-	static const char *const files[] = { "containers.json", "volatile-containers.json" };
-
-	for (size_t i = 0; records->podman[0] && i < ARRAY_SIZE(files); i++) {
+	for (size_t i = 0; records->podman[0] && i < ARRAY_SIZE(podman_files); i++) {
 		char path[PATH_BYTES];
 
-		snprintf(path, sizeof(path), "%s/overlay-containers/%s", records->podman, files[i]);
+		snprintf(path, sizeof(path), "%s/%s", records->podman, podman_files[i]);
 		if (!read_record(records, path, CONTAINERS_FILE_BYTES_MAX,
 				 container_record_read_podman, id, ret_record))
 			return true;

@@ -176,6 +176,14 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
 	return 0;
 }
 
+/* Pods are the API server's to name. */
+static const struct container_record *find_container(const char *id, const char *pod_uid,
+						     struct process_context *context)
+{
+	return pod_uid[0] ? NULL
+			  : container_records_find(context->containers, id, clock_monotonic_ns());
+}
+
 /*
  * A file that may not be read counts as empty. During exec the environment is missing, for as long as the program
  * is read from disk: labels are read again then.
@@ -202,10 +210,7 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 		.environ_size = environment.size,
 		.cgroup = (const char *)cgroup_file->bytes,
 		.cgroup_size = cgroup_file->size,
-		.container = cgroup->pod_uid[0] ? NULL
-						: container_records_find(context->containers,
-									 cgroup->container,
-									 clock_monotonic_ns()),
+		.container = find_container(cgroup->container, cgroup->pod_uid, context),
 		.node = context->node,
 		.attribute_patterns = context->attribute_patterns,
 		.kernel_thread = proc->stat.kernel_thread,
@@ -295,8 +300,11 @@ static int describe_living(struct process_entry *entry, const struct proc *proc,
 
 static int describe_gone(struct process_entry *entry, struct process_context *context)
 {
+	const struct label_set *former = entry->former_labels;
 	struct process_traits traits = {
 		.name = entry->process.name,
+		.container =
+			former ? find_container(former->container, former->pod_uid, context) : NULL,
 		.node = context->node,
 	};
 

@@ -160,6 +160,15 @@ static void put(const char *folder, const char *name, const char *text)
 	fclose(file);
 }
 
+static void rename_folder(const char *folder, const char *from, const char *to)
+{
+	char path[512], other[512];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, from);
+	snprintf(other, sizeof(other), "%s/%s", folder, to);
+	assert_int_equal(0, rename(path, other));
+}
+
 static const char *find(struct fixture *fixture, const char *id, uint64_t now_ns)
 {
 	const struct container_record *record =
@@ -183,8 +192,10 @@ TEST(finds_a_container_in_either_folder)
 	put(fixture.podman, "overlay-containers/volatile-containers.json", PODMAN("\"two\"", "{}"));
 	EXPECT_STR("one", find(&fixture, ID, CONTAINER_RECORD_NS + 1), "Docker's");
 	EXPECT_STR("other", find(&fixture, OTHER, 1), "Podman's");
+	rename_folder(fixture.podman, "overlay-containers", "zfs-containers");
+	EXPECT_STR("other", find(&fixture, OTHER, CONTAINER_RECORD_NS + 1), "of ZFS");
 	container_records_read_stats(fixture.records, &stats);
-	EXPECT_EQ(2, stats.found, "found");
+	EXPECT_EQ(3, stats.found, "found");
 	finish(&fixture);
 }
 

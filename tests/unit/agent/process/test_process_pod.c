@@ -425,6 +425,37 @@ TEST(labels_that_are_detected_again_are_not_late)
 	finish(&fixture);
 }
 
+TEST(a_program_that_is_gone_stays_in_its_container)
+{
+	struct process_entry *entry = calloc(1, sizeof(*entry));
+	struct label_set *former = calloc(1, sizeof(*former));
+	struct process_context context = { 0 };
+	char folder[] = "/tmp/cairn-docker-XXXXXX", path[256];
+	const struct container_folders folders = { .docker = folder };
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "mkdir -p %s/containers/" WEB_ID, folder);
+	assert_int_equal(0, system(path));
+	snprintf(path, sizeof(path), "%s/containers/" WEB_ID "/config.v2.json", folder);
+	FILE *file = fopen(path, "w");
+
+	fputs("{\"ID\":\"" WEB_ID "\",\"Name\":\"/web\",\"Config\":{}}", file);
+	fclose(file);
+	context.containers = container_records_new(&folders, NULL);
+	former->holders = 1;
+	strcpy(former->container, WEB_ID);
+	entry->former_labels = former;
+	entry->gone = true;
+	strcpy(entry->process.name, "exe");
+	assert_int_equal(0, process_entry_describe(entry, NULL, &context));
+	assert_string_equal("web", labels_get(&entry->process.labels, "service"));
+	assert_string_equal("web", labels_get(&entry->process.labels, "container"));
+	process_entry_free(entry);
+	container_records_free(context.containers);
+	snprintf(path, sizeof(path), "rm -r %s", folder);
+	assert_int_equal(0, system(path));
+}
+
 RUN_TESTS(cmocka_unit_test(a_process_waits_until_its_container_is_known),
 	  cmocka_unit_test(the_wait_is_bounded),
 	  cmocka_unit_test(counts_series_that_change_after_they_were_shipped),
@@ -441,4 +472,5 @@ RUN_TESTS(cmocka_unit_test(a_process_waits_until_its_container_is_known),
 	  cmocka_unit_test(a_rule_that_keeps_a_namespace_waits_for_the_pod),
 	  cmocka_unit_test(a_rule_drops_what_its_pod_never_explains),
 	  cmocka_unit_test(what_no_rule_reads_is_not_kept),
-	  cmocka_unit_test(labels_that_are_detected_again_are_not_late))
+	  cmocka_unit_test(labels_that_are_detected_again_are_not_late),
+	  cmocka_unit_test(a_program_that_is_gone_stays_in_its_container))
