@@ -100,11 +100,10 @@ TEST(a_record_has_bounds)
 	container_record_deinit(&record);
 	memset(text, '[', size); // nested lists
 	EXPECT_EQ(-EBADMSG, container_record_read_podman(text, size, ID, NULL, &record), "nested");
-	text[0] = '[';
-	for (size_t i = 1; i < size; i += 3)
-		memcpy(text + i, "[],", size - i < 3 ? size - i : 3);
-	text[size - 2] = ']';
-	text[size - 1] = ' ';
+	size = 1; // the text's first bracket
+	while (size < (1 << 20) - 8)
+		size += (size_t)sprintf(text + size, "[],");
+	size += (size_t)sprintf(text + size, "1]");
 	EXPECT_EQ(-EBADMSG, container_record_read_podman(text, size, ID, NULL, &record),
 		  "too much memory");
 	free(text);
@@ -239,7 +238,8 @@ TEST(files_of_others_are_not_read)
 		EXPECT_STR("(none)", find(&fixture, ID, 1), "another user's");
 	}
 	snprintf(target, sizeof(target), "%s/target", fixture.folder);
-	rename(path, target);
+	unlink(path);
+	put(fixture.folder, "target", DOCKER("/one", "a:1", ""));
 	assert_int_equal(0, symlink(target, path));
 	EXPECT_STR("(none)", find(&fixture, ID, CONTAINER_RECORD_NS + 1), "a link");
 	unlink(path);

@@ -394,13 +394,21 @@ TEST(a_rule_drops_what_its_pod_never_explains)
 
 TEST(what_no_rule_reads_is_not_kept)
 {
-	const struct pod_selection selection = { 0 };
+	static const char text[] =
+		POD_JSON(POD_UID, "\"team\":\"core\",\"tier\":\"gold\",", "", BOTH_STATUSES);
+	struct pod_selection selection = { 0 };
+	struct relabel_rules *rules = NULL;
 	struct pod *pod = NULL;
-	static const char text[] = POD_JSON(POD_UID, "\"team\":\"core\",", "", BOTH_STATUSES);
 
+	assert_int_equal(0, read_rules("- {source_labels: [__meta_kubernetes_pod_label_tier], "
+				       "target_label: tier}",
+				       &rules, NULL));
+	selection.rules = rules;
 	assert_int_equal(0, pod_json_read(text, strlen(text), &selection, &pod));
-	assert_int_equal(0, pod->meta.count + pod->containers[0].meta.count);
+	assert_int_equal(1, pod->meta.count);
+	assert_int_equal(0, pod->containers[0].meta.count);
 	pod_free(pod);
+	relabel_rules_free(rules);
 }
 
 TEST(labels_that_are_detected_again_are_not_late)
