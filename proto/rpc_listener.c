@@ -223,22 +223,3 @@ int rpc_listener_accept(struct rpc_listener *listener, struct sockaddr_storage *
 		return -ECONNABORTED;
 	}
 }
-
-void rpc_peer_name(const struct sockaddr_storage *address, char ret_name[RPC_PEER_BYTES])
-{
-	struct sockaddr_in6 six;
-
-	snprintf(ret_name, RPC_PEER_BYTES, "unix");
-	if (address->ss_family == AF_INET) {
-		inet_ntop(AF_INET, &((const struct sockaddr_in *)address)->sin_addr, ret_name,
-			  RPC_PEER_BYTES);
-	} else if (address->ss_family == AF_INET6) {
-		memcpy(&six, address, sizeof(six));
-		if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
-			inet_ntop(AF_INET, six.sin6_addr.s6_addr + 12, ret_name, RPC_PEER_BYTES);
-			return;
-		}
-		memset(six.sin6_addr.s6_addr + 8, 0, 8);
-		inet_ntop(AF_INET6, &six.sin6_addr, ret_name, RPC_PEER_BYTES);
-	}
-}

@@ -9,8 +9,6 @@
 
 #include "base/error.h"
 
-enum { RPC_PEER_BYTES = 64 }; // a peer's address as text
-
 struct rpc_listener {
 	char *address; // as given; the port that was bound if any would do
 	int fd;
@@ -35,8 +33,3 @@ int rpc_listener_restart(struct rpc_listener *listener, struct error *err);
  * -EBADF: the socket is broken, restart it.
  */
 int rpc_listener_accept(struct rpc_listener *listener, struct sockaddr_storage *ret_address);
-
-/**
- * Who is at @address, without the port: "10.0.0.7"; of IPv6 the network of 64 bits, because one host has all of it; "unix".
- */
-void rpc_peer_name(const struct sockaddr_storage *address, char ret_name[RPC_PEER_BYTES]);

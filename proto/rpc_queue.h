@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/byte_budget.h"
-#include "proto/rpc_listener.h"
 
 struct rpc_call;
 
@@ -16,7 +16,7 @@ enum { RPC_PEER_BUCKETS = 1024 };
 
 /** An address with connections. */
 struct rpc_peer {
-	char name[RPC_PEER_BYTES];
+	char name[ADDRESS_PEER_BYTES];
 	struct rpc_peer *next_in_bucket;
 	uint32_t connection_count;
 	uint32_t call_count; // of all states: a peer with one is kept

@@ -213,10 +213,10 @@ static void take_connection(struct rpc_server *server, int fd,
 {
 	const struct rpc_server_limits *limits = &server->service.limits;
 	bool is_self = is_probe(server, fd, address);
-	char name[RPC_PEER_BYTES] = SELF_NAME;
+	char name[ADDRESS_PEER_BYTES] = SELF_NAME;
 
 	if (!is_self)
-		rpc_peer_name(address, name);
+		address_peer_name((const struct sockaddr *)address, name);
 	struct rpc_peer *peer = rpc_queue_find_peer(&server->service.queue, name);
 	if (!peer) {
 		close(fd);

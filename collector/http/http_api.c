@@ -311,6 +311,11 @@ void http_api_limited(void *context, enum http_limit limit)
 {
 	struct http_api *api = context;
 
-	metrics_add(api->metrics, limit == HTTP_LIMIT_LATE ? METRIC_HTTP_LATE : METRIC_ANSWERS_FULL,
-		    1);
+	static const enum metric_counter counters[] = {
+		[HTTP_LIMIT_LATE] = METRIC_HTTP_LATE,
+		[HTTP_LIMIT_PEER] = METRIC_HTTP_PEER_FULL,
+		[HTTP_LIMIT_ANSWERS] = METRIC_ANSWERS_FULL,
+	};
+
+	metrics_add(api->metrics, counters[limit], 1);
 }

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/http/http_listen.h"
+#include "collector/http/http_peers.h"
 #include "collector/http/http_queue.h"
 #include "collector/http/http_watch.h"
 #include "collector/store/deadline.h"
@@ -58,7 +59,8 @@ struct exchange {
 	bool is_sent;        // passed to libmicrohttpd
 	uint64_t body_bytes; // received
 	uint64_t start_ns;
-	char address[INET6_ADDRSTRLEN]; // the peer's
+	char address[INET6_ADDRSTRLEN]; // the client's
+	char peer[ADDRESS_PEER_BYTES];  // who that is
 };
 
 struct http_server {
@@ -68,6 +70,7 @@ struct http_server {
 	uint32_t worker_count;
 	_Atomic uint32_t exchange_count; // in flight
 	struct http_watch *watch;
+	struct http_peers peers;
 	struct http_queue queue; // of slow requests
 };
 
@@ -221,12 +224,12 @@ static bool skip_abandoned(struct exchange *exchange)
 
 // ---- workers --------------------------------------------------------------------------------
 
-/** Whose turn it is: a credential's, or without logins an address's. */
+/** Whose turn it is: a credential's, or without logins a peer's. */
 static const char *peer_of(const struct exchange *exchange)
 {
 	const char *key = exchange->request.identity.key;
 
-	return strcmp(key, access_local().key) == 0 ? exchange->address : key;
+	return strcmp(key, access_local().key) == 0 ? exchange->peer : key;
 }
 
 static void *work(void *context)
@@ -283,12 +286,22 @@ static enum MHD_Result add_parameter(void *context, enum MHD_ValueKind kind, con
 	return MHD_YES;
 }
 
-static void read_address(struct exchange *exchange)
+/** NULL: it is not known. */
+static const struct sockaddr *address_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	const struct sockaddr *peer = info ? info->client_addr : NULL;
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+	return info ? info->client_addr : NULL;
+}
+
+static void read_address(struct exchange *exchange)
+{
+	const struct sockaddr *peer = address_of(exchange->connection);
 	const void *bytes = NULL;
+
+	if (peer)
+		address_peer_name(peer, exchange->peer);
 
 	if (peer && peer->sa_family == AF_INET)
 		bytes = &((const struct sockaddr_in *)peer)->sin_addr;
@@ -612,17 +625,35 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	atomic_fetch_sub(&server->exchange_count, 1);
 }
 
+static enum MHD_Result may_connect(void *context, const struct sockaddr *address, socklen_t size)
+{
+	struct http_server *server = context;
+
+	(void)size;
+	if (!address || http_peers_have_room(&server->peers, address))
+		return MHD_YES;
+	count_limit(server, HTTP_LIMIT_PEER);
+	return MHD_NO;
+}
+
 static void on_connection(void *context, struct MHD_Connection *connection, void **slot,
 			  enum MHD_ConnectionNotificationCode code)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	const struct sockaddr *address = address_of(connection);
 	struct http_server *server = context;
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		if (address)
+			http_peers_remove(&server->peers, address);
 		http_watch_remove(server->watch, *slot);
 		*slot = NULL;
-	} else if (info) {
+		return;
+	}
+	if (address)
+		http_peers_add(&server->peers, address);
+	if (info) {
 		*slot = http_watch_add(server->watch, info->connect_fd);
 		http_watch_set(server->watch, *slot, server->options.request_ms);
 	}
@@ -660,18 +691,15 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
 				 "read again; install one that was built with GnuTLS");
 
 	server->daemon = MHD_start_daemon(
-		flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned int)IO_THREADS,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)server->options.connections_max,
-		MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-		(unsigned int)(server->options.connections_max < HTTP_CONNECTIONS_PER_IP_MAX
-				       ? server->options.connections_max
-				       : HTTP_CONNECTIONS_PER_IP_MAX),
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEADER_BYTES_MAX,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)HTTP_IDLE_S_MAX,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY,
-		is_tls ? tls_options : no_options, MHD_OPTION_END);
+		flags, 0, may_connect, server, on_request, server, MHD_OPTION_EXTERNAL_LOGGER,
+		on_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE,
+		(unsigned int)IO_THREADS, MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned int)server->options.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		(size_t)HTTP_HEADER_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned int)HTTP_IDLE_S_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, server, MHD_OPTION_ARRAY, is_tls ? tls_options : no_options,
+		MHD_OPTION_END);
 	return server->daemon ? 0 : error_set(err, -EIO, "http: cannot start libmicrohttpd");
 }
 
@@ -727,8 +755,10 @@ int http_server_open(const struct http_server_options *options, struct http_serv
 	http_queue_init(&server->queue, server->options.threads * HTTP_QUEUED_PER_THREAD_MAX,
 			server->options.threads * HTTP_QUEUED_OF_PEER_MAX);
 	server->watch = http_watch_open(count_late, server);
-	rc = server->watch ? start_workers(server, err)
-			   : error_set(err, -ENOMEM, "http: out of memory");
+	rc = http_peers_init(&server->peers, server->options.connections_max,
+			     HTTP_CONNECTIONS_PER_PEER_MAX);
+	rc = server->watch && !rc ? start_workers(server, err)
+				  : error_set(err, -ENOMEM, "http: out of memory");
 	if (!rc)
 		rc = start_daemon(server, fd, err);
 	if (rc) {
@@ -756,6 +786,7 @@ void http_server_close(struct http_server *server, uint32_t grace_ms)
 	if (server->daemon)
 		MHD_stop_daemon(server->daemon);
 	http_watch_close(server->watch);
+	http_peers_deinit(&server->peers);
 	http_queue_deinit(&server->queue);
 	free(server);
 }

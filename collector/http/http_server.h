@@ -12,7 +12,7 @@
 
 enum {
 	HTTP_CONNECTIONS_MAX = 512,
-	HTTP_CONNECTIONS_PER_IP_MAX = 256, // a proxy in front is one address
+	HTTP_CONNECTIONS_PER_PEER_MAX = 256, // a proxy in front is one peer (http_peers.h)
 	HTTP_HEADER_BYTES_MAX = 32
 				<< 10, // request line and headers; more is refused with 414 or 431
 	HTTP_IDLE_S_MAX = 30,
@@ -30,7 +30,9 @@ enum {
 /** What the server did to bound itself: each is counted. */
 enum http_limit {
 	HTTP_LIMIT_LATE,    // a connection was closed: its client was too slow
+	HTTP_LIMIT_PEER,    // a connection was refused: its peer has too many
 	HTTP_LIMIT_ANSWERS, // a request was refused: the memory for answers was taken
+	HTTP_LIMITS,
 };
 
 struct http_server_options {

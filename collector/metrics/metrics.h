@@ -78,6 +78,9 @@
 	X(METRIC_HTTP_LATE, "cairn_http_late_total",                                              \
 	  "Connections of HTTP clients closed: the request was not sent, or the answer not "      \
 	  "read, in time.")                                                                       \
+	X(METRIC_HTTP_PEER_FULL, "cairn_http_peer_full_total",                                    \
+	  "HTTP connections refused: their peer, an address or an IPv6 network of 64 bits, has "  \
+	  "as many open as it may.")                                                              \
 	X(METRIC_ANSWERS_FULL, "cairn_http_answers_full_total",                                   \
 	  "Queries answered with 503: the memory for answers was taken. Raise --memory.")         \
 	X(METRIC_QUERIES_ABANDONED, "cairn_queries_abandoned_total",                              \

@@ -92,6 +92,7 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 		.admit = http_api_admit,
 		.handle = http_api_handle,
 		.done = http_api_done,
+		.limited = http_api_limited,
 	};
 	struct error err = { 0 };
 	if (http_server_open(&options, &fixture->server, &fixture->port, &err))
@@ -106,8 +107,10 @@ static inline void close_fixture(struct fixture *fixture)
 	store_close(fixture->store);
 }
 
-static inline int connect_to(int port)
+/** From the loopback address @from. */
+static inline int connect_from(uint32_t from, int port)
 {
+	const struct sockaddr_in source = { .sin_family = AF_INET, .sin_addr = { htonl(from) } };
 	const struct sockaddr_in address = {
 		.sin_family = AF_INET,
 		.sin_port = htons((uint16_t)port),
@@ -116,8 +119,14 @@ static inline int connect_to(int port)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
+	assert_int_equal(0, bind(fd, (const struct sockaddr *)&source, sizeof(source)));
 	assert_int_equal(0, connect(fd, (const struct sockaddr *)&address, sizeof(address)));
 	return fd;
+}
+
+static inline int connect_to(int port)
+{
+	return connect_from(INADDR_LOOPBACK, port);
 }
 
 static inline void send_text(int fd, const char *text, size_t size)

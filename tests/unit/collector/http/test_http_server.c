@@ -112,6 +112,45 @@ TEST(a_slow_client_delays_no_other)
 	close_fixture(&f);
 }
 
+/* Does the server answer, and not close the connection? */
+static bool is_served(const struct fixture *fixture, uint32_t from)
+{
+	static const char request[] =
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+	_cleanup_close_ int fd = connect_from(from, fixture->port);
+	char byte;
+
+	return send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) > 0 &&
+	       recv(fd, &byte, 1, 0) == 1;
+}
+
+TEST(one_peer_leaves_connections_for_others)
+{
+	enum { WAIT_MS = 60000 };
+	struct fixture f;
+	int taken[HTTP_CONNECTIONS_PER_PEER_MAX];
+
+	open_fixture(&f, 2);
+	for EACH (fd, taken)
+		*fd = connect_to(f.port);
+	for (int waited = 0; is_served(&f, INADDR_LOOPBACK) && waited < WAIT_MS; waited++)
+		usleep(1000); // until all are accepted
+	assert_false(is_served(&f, INADDR_LOOPBACK));
+	assert_true(f.metrics.counters[METRIC_HTTP_PEER_FULL] >= 1);
+	assert_true(is_served(&f, INADDR_LOOPBACK + 1));
+
+	close(taken[0]);
+	bool is_free = false;
+	for (int waited = 0; !is_free && waited < WAIT_MS; waited++) {
+		usleep(1000);
+		is_free = is_served(&f, INADDR_LOOPBACK);
+	}
+	assert_true(is_free);
+	for EACH (fd, taken)
+		close(*fd);
+	close_fixture(&f);
+}
+
 TEST(answers_probes_while_it_refuses_queries)
 {
 	enum { CLIENTS = 12, TAKEN = 1 + HTTP_QUEUED_OF_PEER_MAX, WAIT_MS = 60000 };
@@ -311,6 +350,7 @@ TEST(a_busy_port_is_an_error_with_remedy)
 RUN_TESTS(cmocka_unit_test(refuses_an_oversized_request_line), cmocka_unit_test(survives_garbage),
 	  cmocka_unit_test(answers_pipelined_requests_in_order),
 	  cmocka_unit_test(a_slow_client_delays_no_other),
+	  cmocka_unit_test(one_peer_leaves_connections_for_others),
 	  cmocka_unit_test(answers_probes_while_it_refuses_queries),
 	  cmocka_unit_test(closing_finishes_running_queries),
 	  cmocka_unit_test(refuses_requests_of_foreign_pages),

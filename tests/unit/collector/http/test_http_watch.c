@@ -17,7 +17,7 @@
 // More than the kernel keeps of an answer.
 enum { BODY_BYTES = 8 << 20, BUDGET = 40 << 20 };
 
-static atomic_uint limits[2];
+static atomic_uint limits[HTTP_LIMITS];
 static struct byte_budget answers = { .bytes_max = BUDGET };
 
 static bool is_slow(void *context, const struct http_request *request)
