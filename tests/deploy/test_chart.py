@@ -27,6 +27,10 @@ SAME = {
 EVERYTHING = {
     "agent": {"nodeSelector": {"pool": "batch"}, "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
               "affinity": {"podAffinity": {}}, "resources": {"limits": {"memory": "1Gi"}}, "extraArgs": ["--frequency=49"],
+              "nodeLabels": ["topology.kubernetes.io/zone", "example.com/*"],
+              "relabelConfigs": [{"source_labels": ["namespace"], "regex": "a|b", "action": "keep"},
+                                 {"source_labels": ["pod", "node"], "regex": "(.+);(.+)", "target_label": "x", "replacement": "${1}:$2"},
+                                 {"source_labels": ["pod"], "modulus": 8, "target_label": "shard", "action": "hashmod"}],
               "podLabels": {"team": "core"}, "podAnnotations": {"note": "x"}, "maxUnavailable": 3, "secretName": "mine",
               "image": {"repository": "registry:5000/cairn-agent", "digest": "sha256:" + "ab" * 32, "pullPolicy": "Always"},
               "priorityClass": {"create": False, "name": "system-node-critical"}},
@@ -125,12 +129,32 @@ def test_objects_are_of_kubernetes_schemas(values):
 
 
 @needs_helm
+def test_agents_get_the_rules_that_were_written():
+    objects = template(EVERYTHING)
+    rules = next(item for item in objects if item["kind"] == "ConfigMap" and item["metadata"]["name"].endswith("-relabel"))
+    assert yaml.safe_load(rules["data"]["relabel.yaml"]) == {"relabel_configs": EVERYTHING["agent"]["relabelConfigs"]}
+    changed = {**EVERYTHING, "agent": {**EVERYTHING["agent"], "relabelConfigs": [{"target_label": "x"}]}}
+    pods, others = ([item["spec"]["template"] for item in each if item["kind"] == "DaemonSet"] for each in (objects, template(changed)))
+    assert len(pods) == len(others) == 2
+    for pod, other in zip(pods, others):
+        container = pod["spec"]["containers"][0]
+        mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "relabel")
+        assert f"--relabel={mount['mountPath']}/relabel.yaml" in container["args"]
+        assert "--node-labels=topology.kubernetes.io/zone,example.com/*" in container["args"]
+        assert {"name": "relabel", "configMap": {"name": rules["metadata"]["name"]}} in pod["spec"]["volumes"]
+        assert pod["metadata"]["annotations"] != other["metadata"]["annotations"]  # they are read at start: new ones, new pods
+
+
+@needs_helm
 @pytest.mark.parametrize("values", [*SAME.values(), EVERYTHING], ids=[*SAME, "everything"])
 def test_no_value_gives_more_rights(values):
     objects = template(values)
+    allowed = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    if values.get("agent", {}).get("nodeLabels"):  # the one that has its price beside it
+        allowed.append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]})
     for item in objects:
         if item["kind"] in ("ClusterRole", "Role") and "securitycontextconstraints" not in item["rules"][0]["resources"]:
-            assert item["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+            assert item["rules"] == allowed
     is_least = values.get("agent", {}).get("leastPrivilege", False)
     for spec in pod_specs(objects):
         assert not spec.get("hostNetwork") and not spec.get("hostIPC")
