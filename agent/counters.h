@@ -21,7 +21,8 @@
 	X(SPOOL_FOUND, sender.spool.found,                                                         \
 	  "Batches of earlier starts found in --spool-dir. They are sent.")                        \
 	X(SPOOL_DAMAGED, sender.spool.damaged,                                                     \
-	  "Batches in --spool-dir dropped: damaged, cut short or unreadable. Check its disk.")     \
+	  "Batches in --spool-dir dropped: damaged, cut short or unreadable, or three starts of "  \
+	  "the agent ended with one. Check its disk.")                                             \
 	X(SPOOL_FAILURES, sender.spool.failures,                                                   \
 	  "Times that --spool-dir could not be used or written: batches wait in memory. See the "  \
 	  "log for the reason.")                                                                   \

@@ -494,9 +494,9 @@ void spool_add(struct spool *spool, struct batch *batch, uint64_t sample_count)
 
 static int load(struct spool *spool, struct batch *batch, struct error *err)
 {
-	int rc = 0;
+	int rc = batch->file ? spool_folder_begin_sending(spool->folder, batch->file, err) : 0;
 
-	if (!batch->profile && !batch->packed.bytes)
+	if (!rc && !batch->profile && !batch->packed.bytes)
 		rc = spool_folder_read(spool->folder, batch->file, batch, err);
 	return rc ? rc : batch_unpack(batch, err);
 }
@@ -554,18 +554,23 @@ void spool_finish(struct spool *spool, struct batch *batch)
 		forget_file(spool, batch);
 	free_or_leave(batch);
 	pthread_mutex_unlock(&spool->mutex);
-	if (file)
-		spool_folder_remove(spool->folder, file);
+	if (!file)
+		return;
+	spool_folder_remove(spool->folder, file);
+	spool_folder_end_sending(spool->folder);
 }
 
 void spool_return(struct spool *spool, struct batch *batch)
 {
 	pthread_mutex_lock(&spool->mutex);
 	spool->sending = NULL;
-	if (batch->file)
+	bool is_in_file = batch->file != 0;
+	if (is_in_file)
 		batch_unload(batch);
 	prepend(spool, batch);
 	pthread_mutex_unlock(&spool->mutex);
+	if (is_in_file)
+		spool_folder_end_sending(spool->folder);
 }
 
 void spool_end(struct spool *spool)

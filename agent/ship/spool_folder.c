@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "agent/ship/sending_note.h"
 #include "agent/ship/spool_file.h"
 #include "base/array.h"
 #include "base/cache_folder.h"
@@ -34,6 +35,7 @@ enum {
 struct spool_folder {
 	int fd;
 	int lock_fd;
+	struct sending_note sending;
 };
 
 // ---- names ----------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ int spool_folder_open(const char *path, struct spool_folder **ret_folder, struct
 
 	if (!folder)
 		return error_set(err, -ENOMEM, "out of memory");
-	*folder = (struct spool_folder){ .fd = -1, .lock_fd = -1 };
+	*folder = (struct spool_folder){ .fd = -1, .lock_fd = -1, .sending.fd = -1 };
 	if (snprintf(own, sizeof(own), "%s/" FOLDER_NAME, path) >= (int)sizeof(own)) {
 		spool_folder_close(folder);
 		return error_set(err, -ENAMETOOLONG, "path too long");
@@ -95,6 +97,7 @@ int spool_folder_open(const char *path, struct spool_folder **ret_folder, struct
 		return rc;
 	}
 	unlinkat(folder->fd, UNFINISHED_NAME, 0); // of an agent that ended while it wrote
+	sending_note_open(folder->fd, &folder->sending);
 	*ret_folder = folder;
 	return 0;
 }
@@ -103,6 +106,7 @@ void spool_folder_close(struct spool_folder *folder)
 {
 	if (!folder)
 		return;
+	sending_note_close(&folder->sending);
 	cleanup_closep(&folder->lock_fd);
 	cleanup_closep(&folder->fd);
 	free(folder);
@@ -112,7 +116,8 @@ void spool_folder_close(struct spool_folder *folder)
 
 static bool is_folders_own(const char *name)
 {
-	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, LOCK_NAME);
+	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, LOCK_NAME) ||
+	       !strcmp(name, SENDING_NOTE_NAME);
 }
 
 static int add_entry(struct spool_folder *folder, const char *name,
@@ -354,6 +359,21 @@ uint64_t spool_folder_count_samples(struct spool_folder *folder, uint64_t number
 	    spool_file_decode_header(bytes, (size_t)size, (uint64_t)status.st_size, &header, NULL))
 		return 0;
 	return header.sample_count;
+}
+
+int spool_folder_begin_sending(struct spool_folder *folder, uint64_t number, struct error *err)
+{
+	if (sending_note_is_suspect(&folder->sending, number))
+		return error_set(err, -EBADMSG,
+				 "%llx: %d starts of the agent ended while they sent it",
+				 (unsigned long long)number, SENDING_STARTS_MAX);
+	sending_note_write(&folder->sending, number);
+	return 0;
+}
+
+void spool_folder_end_sending(struct spool_folder *folder)
+{
+	sending_note_write(&folder->sending, 0);
 }
 
 void spool_folder_remove(struct spool_folder *folder, uint64_t number)

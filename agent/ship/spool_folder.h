@@ -62,6 +62,11 @@ int spool_folder_read(struct spool_folder *folder, uint64_t number, struct batch
 /** The number of samples that a file's header says; 0 if it cannot be read. */
 uint64_t spool_folder_count_samples(struct spool_folder *folder, uint64_t number);
 
+/** Before it is read: if the agent ends now, the next start knows why. Returns 0; -EBADMSG if it ended too many starts. */
+int spool_folder_begin_sending(struct spool_folder *folder, uint64_t number, struct error *err);
+/** It is sent, or the agent ends in good order. */
+void spool_folder_end_sending(struct spool_folder *folder);
+
 void spool_folder_remove(struct spool_folder *folder, uint64_t number);
 
 /** Bytes of a disk that are kept free. */

@@ -75,7 +75,7 @@ def test_restarts_lose_and_duplicate_nothing(collector, start_agent, burn, tmp_p
     wait_until("an empty spool", 20, lambda: metric(get(port, "/metrics")[1], "cairn_agent_spool_disk_bytes") == 0)
     third.stop()
     assert "agent: stopped: all batches sent" in third.log()
-    assert sorted(path.name for path in (tmp_path / "spool/cairn-spool").iterdir()) == ["lock"]
+    assert sorted(path.name for path in (tmp_path / "spool/cairn-spool").iterdir()) == ["lock", "sending"]
     for agent in (first, second, third):
         assert "seccomp" not in agent.log() and "cannot" not in agent.log()
 

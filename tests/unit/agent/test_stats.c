@@ -60,8 +60,9 @@ static const struct {
 	  "agent: samples dropped: spool full (spool_full: 7 in the last 60 s); check the "
 	  "collector, or raise --spool; on disk, --spool-disk" },
 	{ &now.sender.spool.damaged,
-	  "agent: batches in --spool-dir dropped: damaged, cut short or unreadable "
-	  "(spool_damaged: 7 in the last 60 s); check its disk" },
+	  "agent: batches in --spool-dir dropped: damaged, cut short or unreadable, or three "
+	  "starts "
+	  "of the agent ended with one (spool_damaged: 7 in the last 60 s); check its disk" },
 };
 
 TEST(a_loss_is_logged_with_cause_and_advice)

@@ -100,8 +100,10 @@ static struct sender_stats stats_of(struct sender *sender)
 	return stats;
 }
 
-static void expect_sequences(const struct collector_double *c, uint64_t first, uint64_t last)
+static void expect_sequences(struct collector_double *c, uint64_t first, uint64_t last)
 {
+	pthread_mutex_lock(&c->mutex); // its threads have written
+	pthread_mutex_unlock(&c->mutex);
 	EXPECT_EQ(last - first + 1, c->stored, "batches stored");
 	for (uint64_t i = first; i <= last; i++)
 		EXPECT_EQ(i, c->sequences[i - first], "sequence, in order, each once");

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "agent/ship/sending_note.h"
 #include "base/log.h"
 #include "tests/unit/agent/ship/batches.h"
 #include "tests/unit/agent/ship/disk_double.h"
@@ -231,6 +232,51 @@ TEST(a_killed_agent_loses_nothing_that_waited)
 	disk_folder_remove();
 }
 
+/* It ends: no memory for the batch, or a fault. */
+static void end_while_sending(uint64_t expected)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct spool *spool = open_spool(on_disk());
+
+		WAIT_FOR(stats_of(spool).uses_folder);
+		struct batch *batch = spool_next(spool);
+		_exit(batch && batch->id.sequence == expected ? 0 : 1);
+	}
+	int status = 1;
+	assert_true(child > 0);
+	assert_int_equal(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status, "the oldest");
+}
+
+TEST(a_batch_that_ends_the_agent_is_dropped_at_its_fourth_start)
+{
+	disk_folder_make();
+	struct spool *spool = open_spool(on_disk());
+	for (uint64_t i = 1; i <= 3; i++)
+		add(spool, i, 5);
+	EXPECT_EQ(0, spool_close(spool, NULL), "lost");
+
+	for (int i = 0; i < 2; i++)
+		end_while_sending(1);
+	spool = open_spool(on_disk()); // one in good order begins the count anew
+	WAIT_FOR(stats_of(spool).uses_folder);
+	spool_return(spool, spool_next(spool));
+	spool_close(spool, NULL);
+	for (int i = 0; i < SENDING_STARTS_MAX; i++)
+		end_while_sending(1);
+	end_while_sending(2);
+
+	spool = open_spool(on_disk());
+	WAIT_FOR(stats_of(spool).uses_folder);
+	expect_next(spool, 2);
+	expect_next(spool, 3);
+	expect_empty(spool);
+	spool_close(spool, NULL);
+	disk_folder_remove();
+}
+
 TEST(closing_writes_what_waits)
 {
 	struct spool_options options;
@@ -406,6 +452,7 @@ int main(void)
 		cmocka_unit_test(a_batch_that_is_acknowledged_at_once_touches_no_disk),
 		cmocka_unit_test(the_next_start_sends_what_waited),
 		cmocka_unit_test(a_killed_agent_loses_nothing_that_waited),
+		cmocka_unit_test(a_batch_that_ends_the_agent_is_dropped_at_its_fourth_start),
 		cmocka_unit_test(closing_writes_what_waits),
 		cmocka_unit_test(a_full_folder_drops_the_oldest),
 		cmocka_unit_test(damaged_files_are_dropped_and_counted),
