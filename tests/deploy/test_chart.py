@@ -45,6 +45,9 @@ EVERYTHING = {
     "fullnameOverride": "profiler", "clusterDomain": "corp.example",
 }
 
+LEAST = EVERYTHING | {"agent": EVERYTHING["agent"] | {"leastPrivilege": True}}
+VALUES, NAMES = [*SAME.values(), EVERYTHING, LEAST], [*SAME, "everything", "least privilege with everything"]
+
 
 def test_manifests_are_made_of_the_chart():
     """Without Helm, too: neither was edited alone."""
@@ -85,7 +88,7 @@ def test_manifests_are_what_the_chart_renders():
 
 @needs_helm
 def test_lint_finds_nothing(tmp_path):
-    for number, values in enumerate([*SAME.values(), EVERYTHING]):
+    for number, values in enumerate(VALUES):
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(values))
         done = helm("lint", "--strict", "--kube-version", OLDEST, "--values", path, CHART)
@@ -114,7 +117,7 @@ def arguments(item):
 
 @needs_helm
 @pytest.mark.skipif(not KUBECONFORM or not SCHEMAS.exists(), reason="no kubeconform or no schemas for it (`make chart` makes them)")
-@pytest.mark.parametrize("values", [*SAME.values(), EVERYTHING], ids=[*SAME, "everything"])
+@pytest.mark.parametrize("values", VALUES, ids=NAMES)
 def test_objects_are_of_kubernetes_schemas(values):
     """Of the oldest version that is supported, too."""
     versions = sorted(path.name for path in SCHEMAS.iterdir())
@@ -146,7 +149,7 @@ def test_agents_get_the_rules_that_were_written():
 
 
 @needs_helm
-@pytest.mark.parametrize("values", [*SAME.values(), EVERYTHING], ids=[*SAME, "everything"])
+@pytest.mark.parametrize("values", VALUES, ids=NAMES)
 def test_no_value_gives_more_rights(values):
     objects = template(values)
     allowed = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
@@ -165,8 +168,7 @@ def test_no_value_gives_more_rights(values):
             expected = set() if container["name"] == "collector" else THREE if is_least else SIX
             assert set(security["capabilities"].get("add", [])) == expected
         hosts = {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
-        if is_least:
-            assert not hosts
+        assert not is_least or hosts <= {"/etc/cairn/pki"}  # of mutualTls
 
 
 @needs_helm
@@ -201,6 +203,28 @@ def test_values_reach_the_objects():
     assert rules["metadata"]["labels"]["release"] == "prometheus" and 'job="cairn/profiler-agent"' in json.dumps(rules).replace("\\", "")
     dashboard = one(objects, "ConfigMap", "profiler-fleet-health")
     assert json.loads(dashboard["data"]["fleet-health.json"])["panels"]
+
+
+@needs_helm
+def test_annotations_win_over_defaults():
+    objects = template({"agent": {"podAnnotations": {"prometheus.io/scrape": "false"}}})
+    annotations = one(objects, "DaemonSet", "cairn-agent")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {"prometheus.io/scrape": "false", "prometheus.io/port": "7073", "prometheus.io/path": "/metrics"}
+
+
+@needs_helm
+def test_a_class_that_is_not_made_is_not_named():
+    objects = template({"agent": {"priorityClass": {"create": False}}})
+    assert not [item for item in objects if item["kind"] == "PriorityClass"]
+    assert "priorityClassName" not in one(objects, "DaemonSet", "cairn-agent")["spec"]["template"]["spec"]
+
+
+@needs_helm
+def test_long_names_fit():
+    for item in template(EVERYTHING | {"fullnameOverride": ""}, "a" * 53):
+        name = item["metadata"]["name"]
+        # The label controller-revision-hash of a StatefulSet's pods has its name and 11 characters more.
+        assert len(name) <= (52 if item["kind"] == "StatefulSet" else 63), name
 
 
 @needs_helm
@@ -242,7 +266,9 @@ def test_agents_alone_ship_elsewhere():
     {"collector": {"replicas": 2}}, {"collector": {"retention": "a week"}}, {"collector": {"storage": {"size": "50"}}},
     {"collector": {"service": {"type": "ExternalName"}}}, {"gpuNodes": {"enabled": "yes"}}, {"tls": {"enabled": False}},
     {"mutualTls": {"volume": {}, "enable": True}}, {"networkPolicy": {"enabled": None}, "fullnameOverride": "-x"},
-    {"agent": {"affinity": {"nodeAffinity": {}}}, "gpuNodes": {"enabled": True, "label": ""}},
+    {"gpuNodes": {"enabled": True, "label": ""}}, {"agent": {"podLabels": {"app.kubernetes.io/name": "mine"}}},
+    {"agent": {"image": {"repository": "a\nprivileged: true"}}}, {"gpuNodes": {"runtimeClassName": "a: b"}},
+    {"fullnameOverride": "a" * 41}, {"collector": {"storage": {"className": "fast disks"}}},
 ], ids=json.dumps)
 def test_schema_refuses(values):
     assert "values don't meet the specifications of the schema" in refusal(values)

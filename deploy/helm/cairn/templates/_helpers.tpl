@@ -1,11 +1,11 @@
-{{/* The begin of all names. */}}
+{{/* The begin of all names: a StatefulSet may have 52 characters. */}}
 {{- define "cairn.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 48 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- else if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 48 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -39,8 +39,18 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- end -}}
 {{- end -}}
 
+{{/* "": none. */}}
 {{- define "cairn.agentPriorityClass" -}}
+{{- if .Values.agent.priorityClass.create -}}
 {{ .Values.agent.priorityClass.name | default (include "cairn.agent" .) }}
+{{- else -}}
+{{ .Values.agent.priorityClass.name }}
+{{- end -}}
+{{- end -}}
+
+{{/* Annotations of a pod: (list ANNOTATIONS DEFAULTS) */}}
+{{- define "cairn.podAnnotations" -}}
+{{- merge (deepCopy (index . 0)) (index . 1) | toYaml -}}
 {{- end -}}
 
 {{- define "cairn.collectorAddress" -}}
