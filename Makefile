@@ -455,6 +455,16 @@ deploy-check: packages ## check the Kubernetes manifests; with Helm, where it wa
 chart: packages $(PROGRAMS) $(HELM) $(KUBECONFORM) $(KUBERNETES_VERSIONS:%=$(SCHEMAS)/%) ## build Helm and kubeconform, and check the chart and the manifests by them
 	$(MAKE) deploy-check
 
+CLUSTER := $(abspath $(BUILD))/cluster/$(KUBERNETES)
+CLUSTER_PROGRAMS := $(addprefix $(CLUSTER)/,kube-apiserver kubelet)
+$(CLUSTER)/%: tests/cluster/build
+	tests/cluster/build $(CLUSTER) $(KUBERNETES) $*
+	touch $@
+$(CLUSTER)/kubelet: | $(CLUSTER)/kube-apiserver # one module, one at a time
+.PHONY: cluster
+cluster: packages packages-cluster $(PROGRAMS) workloads chart $(CLUSTER_PROGRAMS) ## Kubernetes' real API server and kubelet on this machine: chart, manifests, labels of pods
+	CLUSTER_PROGRAMS=$(CLUSTER) CLUSTER_DEFINITIONS=$(SCHEMAS)/$(KUBERNETES) HELM=$(HELM) unshare --net --mount $(pytest) tests/cluster
+
 .PHONY: bpf-check
 bpf-check: packages $(PROGRAMS) ## check that the BPF programs fit the stack that 6.1 gives them
 	$(pytest) tests/bpf/test_stack_bytes.py
