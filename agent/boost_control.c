@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/guard/watchdog.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/knobs.h"
@@ -93,6 +94,7 @@ static void meet(struct boost_control *control, struct profiler *profiler)
 	if (demand.stop != control->demand.stop)
 		control->stop_changed_ns = clock_realtime_ns();
 	memcpy(&control->demand, &demand, sizeof(demand));
+	watchdog_begin_turn("loading what a boost asks for");
 	profiler_set_boost(profiler, &demand);
 }
 

@@ -376,7 +376,10 @@ static int start(struct agent *agent, struct error *err)
 
 	agent->events = event_log_new();
 	agent->boost.events = agent->events;
-	agent->boost.boosts.limits.hz_max = (uint32_t)agent->options.boost_hz;
+	agent->boost.boosts.limits = (struct boost_limits){
+		.hz_max = (uint32_t)agent->options.boost_hz,
+		.interval_ns = agent->options.interval_ns,
+	};
 	if (!rc && (!agent->events ||
 		    own_labels(&agent->options.labels, SERVICE_AGENT, &agent->own_labels)))
 		rc = error_set(err, -ENOMEM, "out of memory");

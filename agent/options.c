@@ -267,8 +267,8 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "let the collector's administrators raise the rate up to this for a while, add "
 		  "profiles, or stop sampling (cairn boost); 0: refuse" },
 		{ "boost-budget", 0, CONFIG_STRING, &boost_budget, "auto", 0, 0, "PERCENT",
-		  "overhead budget while a boost is in force, in percent of one core; auto: four "
-		  "times the other" },
+		  "overhead budget while a boost is in force, in percent of one core; auto: 4 per "
+		  "core, or four times an --overhead-budget that is set" },
 		{ "overhead-interval", 0, CONFIG_DURATION, &o->overhead_interval_ns, "10s",
 		  200 * NS_PER_MS, 600 * NS_PER_SECOND, "TIME",
 		  "compare the overhead with its budget this often; for tests" },

@@ -64,9 +64,9 @@ struct profiler_options {
 	const char *wakers;          // services for SOURCE_WAKERS, separated by commas; NULL: none
 	double overhead_budget_percent; // of one core; 0: the default
 	uint32_t boost_hz;              // the most that profiler_set_boost() asks for; 0: none
-	double boost_budget_percent; // while a boost is in force; 0: BOOST_BUDGET_FACTOR times the other
-	uint64_t overhead_interval_ns; // 0: the default
-	uint64_t cupti_interval_ns;    // between CUPTI sessions of a process; 0: the default
+	double boost_budget_percent;    // while a boost is in force; 0: the default
+	uint64_t overhead_interval_ns;  // 0: the default
+	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
 	struct gpu_kernel_request
 		*gpu_kernel_request; // one CUPTI session, no other GPU calls; or NULL
 	/** Add the caller's own series to each export interval; NULL: none. */

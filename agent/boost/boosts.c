@@ -6,7 +6,9 @@
 
 static uint64_t lease_ns(const struct boosts *boosts)
 {
-	return boosts->limits.lease_ns ? boosts->limits.lease_ns : BOOST_LEASE_NS;
+	uint64_t intervals_ns = BOOST_LEASE_INTERVALS * boosts->limits.interval_ns;
+
+	return intervals_ns > BOOST_LEASE_NS ? intervals_ns : BOOST_LEASE_NS;
 }
 
 static const struct boost_entry *find(const struct boosts *boosts, uint32_t id)

@@ -10,14 +10,15 @@
 #include "base/contract/boosts.h"
 
 /*
- * Without an answer of the collector for so long all boosts end: some export intervals, and a try that
- * timed out between.
+ * Without an answer of the collector for so long all boosts end: with some export intervals, where they are long, and a try
+ * that timed out between.
  */
-#define BOOST_LEASE_NS (30 * NS_PER_SECOND)
+#define BOOST_LEASE_NS        (30 * NS_PER_SECOND)
+#define BOOST_LEASE_INTERVALS 3
 
 struct boost_limits {
-	uint32_t hz_max;   // 0: boosts are refused
-	uint64_t lease_ns; // 0: BOOST_LEASE_NS
+	uint32_t hz_max;      // 0: boosts are refused
+	uint64_t interval_ns; // the export interval: answers come so often
 };
 
 /** What all boosts together demand of the profiler. Zeroed: nothing. */

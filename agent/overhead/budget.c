@@ -23,6 +23,9 @@
 /* Between ticks of bpf_cost, unless the governor's interval is short: some 50 samples of a CPU. */
 #define BPF_COST_TICK_NS (500 * NS_PER_MS)
 
+/* A boost may cost so much more than what somebody has set as the budget. */
+#define BOOST_BUDGET_FACTOR 4
+
 enum {
 	MARKS_MAX = 64,        // changes in an interval; the governor makes a few in an hour
 	LINE_BYTES = 900,      // less than EVENT_TEXT_BYTES
@@ -54,7 +57,8 @@ struct mark {
 struct budget {
 	struct budget_controls controls;
 	struct governor governor;
-	double own_budget; // without a boost
+	double own_budget;   // without a boost
+	double boost_budget; // with one, if nobody says
 	struct governor_reading last;
 	struct bpf_cost *cost;
 	uint64_t cost_tick_ns;
@@ -475,6 +479,8 @@ static void init_governor(struct budget *budget, const struct budget_options *op
 		governor.retry_ns = (uint64_t)((double)governor.retry_ns * factor);
 	}
 	budget->own_budget = governor.budget;
+	budget->boost_budget = options->percent > 0 ? BOOST_BUDGET_FACTOR * governor.budget
+						    : governor_default_boost_budget(budget->cores);
 	governor_init(&budget->governor, &governor);
 }
 
@@ -538,9 +544,9 @@ void budget_set_boost(struct budget *budget, const struct budget_boost *boost)
 	bpf_cost_measure_soon(budget->cost);
 }
 
-double budget_own_percent(const struct budget *budget)
+double budget_boost_percent(const struct budget *budget)
 {
-	return 100 * budget->own_budget;
+	return 100 * budget->boost_budget;
 }
 
 void budget_read_stats(const struct budget *budget, struct budget_stats *ret_stats)

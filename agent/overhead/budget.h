@@ -68,8 +68,11 @@ struct budget_boost {
 };
 
 void budget_set_boost(struct budget *budget, const struct budget_boost *boost);
-/** The budget of the options, in percent of one core. */
-double budget_own_percent(const struct budget *budget);
+/**
+ * The budget of a boost, if nobody says, in percent of one core: governor_default_boost_budget(); four times the budget of the
+ * options if they have one.
+ */
+double budget_boost_percent(const struct budget *budget);
 
 /** Call it ten times a second or more; now and then it takes 10 ms, see bpf_cost_tick(). */
 void budget_tick(void *budget, uint64_t now_ns);

@@ -103,7 +103,7 @@ void budget_source_boost(struct sources *sources, uint32_t frequency_hz, double 
 	}
 	const struct budget_boost boost = {
 		.frequency_hz = frequency_hz,
-		.percent = percent < 0 ? BOOST_BUDGET_FACTOR * budget_own_percent(budget) : percent,
+		.percent = percent < 0 ? budget_boost_percent(budget) : percent,
 		.knobs = knobs_of(sources),
 	};
 	budget_set_boost(budget, &boost);

@@ -6,12 +6,9 @@
 
 struct sources;
 
-/** By how much the overhead budget grows while a boost is in force, if nobody says. */
-#define BOOST_BUDGET_FACTOR 4
-
 /**
  * A boost began, changed or ended: sample at @frequency_hz, and keep what runs now within @percent of one core; 0: the
- * agent's own budget; less than 0: BOOST_BUDGET_FACTOR times as much. Without a governor nothing bounds it.
+ * agent's own budget; less than 0: budget_boost_percent(). Without a governor nothing bounds it.
  */
 void budget_source_boost(struct sources *sources, uint32_t frequency_hz, double percent);
 

@@ -40,6 +40,13 @@ double governor_default_budget(uint32_t cores)
 	return budget < 0.02 ? 0.02 : budget;
 }
 
+double governor_default_boost_budget(uint32_t cores)
+{
+	double of_machine = 0.04 * cores, of_budget = 4 * governor_default_budget(cores);
+
+	return of_machine > of_budget ? of_machine : of_budget;
+}
+
 static void reset_retries(struct governor *governor)
 {
 	for (int knob = 0; knob < KNOB_GOVERNED; knob++)

@@ -81,6 +81,19 @@ TEST(ends_when_the_collector_is_gone)
 	EXPECT_EQ(false, demand_of(&boosts).stop, "over");
 }
 
+TEST(long_intervals_have_a_longer_lease)
+{
+	struct boosts boosts = { .limits = { .hz_max = 999, .interval_ns = 60 * NS_PER_SECOND } };
+	struct boost longer = rate;
+
+	longer.left_ms = 600000;
+	boosts_receive(&boosts, &longer, 1, 0);
+	boosts_expire(&boosts, 180 * NS_PER_SECOND - 1);
+	EXPECT_EQ(999, demand_of(&boosts).hz, "two answers are missing");
+	boosts_expire(&boosts, 180 * NS_PER_SECOND);
+	EXPECT_EQ(0, demand_of(&boosts).hz, "over");
+}
+
 // Answer by answer, a collector says that a minute is left.
 TEST(no_answer_stretches_a_boost)
 {
@@ -129,7 +142,7 @@ TEST(its_own_limits_bound_each_boost)
 		struct boosts boosts = boosts_within(row->hz_max);
 		struct boost_demand demand;
 
-		boosts.limits.lease_ns = UINT64_MAX;
+		boosts.limits.interval_ns = 7200 * NS_PER_SECOND;
 		boosts_receive(&boosts, &row->boost, 1, 0);
 		demand = demand_of(&boosts);
 		EXPECT_EQ(row->demand.hz, demand.hz, row->what);
@@ -202,6 +215,7 @@ TEST(reports_what_it_does_and_refuses)
 RUN_TESTS(cmocka_unit_test(demands_nothing_at_first), cmocka_unit_test(ends_when_its_time_is_over),
 	  cmocka_unit_test(ends_when_an_answer_lacks_it),
 	  cmocka_unit_test(ends_when_the_collector_is_gone),
+	  cmocka_unit_test(long_intervals_have_a_longer_lease),
 	  cmocka_unit_test(no_answer_stretches_a_boost),
 	  cmocka_unit_test(its_own_limits_bound_each_boost),
 	  cmocka_unit_test(several_boosts_add_up), cmocka_unit_test(boosts_of_one_id_count_once),

@@ -321,5 +321,50 @@ TEST(exports_all_of_the_agents_cpu_time)
 	free(run);
 }
 
-RUN_TESTS(cmocka_unit_test(sheds_load_and_restores_it),
+TEST(a_boost_has_a_rate_and_a_budget_of_its_own)
+{
+	static const struct {
+		const char *what;
+		double percent, asked; // of the options, of the boost
+		double budget;         // in force
+	} rows[] = {
+		{ "that of the boost", 2, 5, 0.05 },
+		{ "its own", 2, 0, 0.02 },
+		{ "four times one that is set", 2, -1, 0.08 },
+	};
+
+	for EACH (row, rows) {
+		struct machine machine = { 0 };
+		const struct labels labels = { 0 };
+		const struct budget_options options = {
+			.percent = row->percent,
+			.frequency_hz = 99,
+			.labels = &labels,
+			.controls = { .set_frequency = set_frequency, .context = &machine },
+		};
+		struct error err = { 0 };
+		struct budget_stats stats;
+		struct budget *budget;
+
+		assert_int_equal(0, budget_open(&options, &budget, &err));
+		const struct budget_boost boost = {
+			.frequency_hz = 999,
+			.percent = row->asked < 0 ? budget_boost_percent(budget) : row->asked,
+		};
+		const struct budget_boost none = { .frequency_hz = 99 };
+		budget_set_boost(budget, &boost);
+		budget_read_stats(budget, &stats);
+		EXPECT_EQ(999, machine.frequency_hz, row->what);
+		EXPECT_EQ(999, stats.frequency_hz, row->what);
+		EXPECT_EQ(1000 * row->budget, 1000 * stats.budget + 0.5, row->what);
+		budget_set_boost(budget, &none);
+		budget_read_stats(budget, &stats);
+		EXPECT_EQ(99, machine.frequency_hz, row->what);
+		EXPECT_EQ(20, 1000 * stats.budget + 0.5, row->what);
+		budget_close(budget);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(a_boost_has_a_rate_and_a_budget_of_its_own),
+	  cmocka_unit_test(sheds_load_and_restores_it),
 	  cmocka_unit_test(exports_all_of_the_agents_cpu_time))

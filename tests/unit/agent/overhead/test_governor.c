@@ -122,12 +122,17 @@ TEST(changes_nothing_within_budget)
 TEST(budget_grows_with_cores)
 {
 	static const struct {
-		uint32_t cores, thousandths;
-	} cases[] = { { 1, 20 }, { 2, 20 }, { 16, 20 }, { 32, 40 }, { 128, 160 } };
+		uint32_t cores, thousandths, boosted;
+	} cases[] = {
+		{ 1, 20, 80 }, { 2, 20, 80 }, { 16, 20, 640 }, { 32, 40, 1280 }, { 128, 160, 5120 }
+	};
 
-	for EACH (c, cases)
+	for EACH (c, cases) {
 		EXPECT_EQ(c->thousandths, (int)(1000 * governor_default_budget(c->cores) + 0.5),
 			  "budget");
+		EXPECT_EQ(c->boosted, (int)(1000 * governor_default_boost_budget(c->cores) + 0.5),
+			  "boosted");
+	}
 }
 
 // A load that can be brought down: 4.3 % of a core, of which two processes make most.
