@@ -113,6 +113,8 @@ static int check(struct query_options *options, struct error *err)
 	if (!rc)
 		exclude_idle(options);
 	if (!rc && options->output)
+		rc = output_file_check_name(options->output, err);
+	if (!rc && options->output)
 		rc = export_format_of_path(options->output, &options->format, err);
 	if (!rc && options->output && options->json)
 		rc = error_set(err, -EINVAL, "--json and -o cannot be combined");

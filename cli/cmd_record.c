@@ -66,6 +66,8 @@ struct recording {
 	int pidfd; // of the process given by -p; -1: none
 	int signal_fd;
 	bool is_interrupted; // by a signal
+	bool is_old_kept;    // nothing was recorded, and there was a file of this name
+	int interrupted_by;  // the signal that came before recording began; 0: none
 	uint64_t opened_ns;
 	uint64_t started_ns;
 	uint64_t samples;
@@ -77,7 +79,8 @@ static const char notes[] =
 	"The suffix of FILE selects the format: .collapsed (stackcollapse), .svg (an\n"
 	"interactive flame graph) or .pb.gz (pprof). Without -p and COMMAND it records all\n"
 	"processes. Recording ends after -d, when the process or COMMAND exits, or with\n"
-	"Ctrl-C; FILE is written in each case. A COMMAND that still runs after -d is\n"
+	"Ctrl-C; FILE is written in each case. Only if nothing was recorded, an existing FILE\n"
+	"is left as it was, and the exit status is 1. A COMMAND that still runs after -d is\n"
 	"terminated. With a COMMAND, the exit status is its own, or 128 + N if signal N\n"
 	"killed it. TYPE is " RECORDED_TYPE_WORDS ".\n"
 	"Off-CPU time excludes idle workers and event loops; how much is printed.\n"
@@ -141,7 +144,9 @@ static int check(struct record_options *options, struct error *err)
 			"or .pb.gz");
 	if (options->pid && options->command)
 		return error_set(err, -EINVAL, "-p PID and COMMAND cannot be combined");
-	rc = export_format_of_path(options->output, &options->format, err);
+	rc = output_file_check_name(options->output, err);
+	if (!rc)
+		rc = export_format_of_path(options->output, &options->format, err);
 	if (!rc && options->duration)
 		rc = interval_parse("-d", options->duration, DURATION_NS_MIN, &options->duration_ns,
 				    err);
@@ -215,6 +220,17 @@ static int open_profiler(struct recording *recording, struct error *err)
 	return rc;
 }
 
+/* While the profiler opened, Ctrl-C was blocked. */
+static int check_interrupted(struct recording *recording, struct error *err)
+{
+	struct signalfd_siginfo info;
+
+	if (read(recording->signal_fd, &info, sizeof(info)) != sizeof(info))
+		return 0;
+	recording->interrupted_by = (int)info.ssi_signo;
+	return error_set(err, -EINTR, "interrupted before recording began");
+}
+
 static int begin(struct recording *recording, struct error *err)
 {
 	const struct record_options *options = recording->options;
@@ -233,6 +249,8 @@ static int begin(struct recording *recording, struct error *err)
 	if (!rc)
 		rc = recorded_type_check(options->type, recording->profiler, recording->events,
 					 err);
+	if (!rc)
+		rc = check_interrupted(recording, err);
 	if (rc)
 		return rc;
 
@@ -335,6 +353,12 @@ static int write_file(struct recording *recording, struct error *err)
 	rc = recorded_type_finish(options->type, recording->merged);
 	if (rc)
 		return error_errno(err, rc, "wall-clock time");
+	if (!recorded_type_total(options->type, recording->merged) &&
+	    output_file_replaces(&recording->file)) {
+		recording->is_old_kept = true;
+		output_file_discard(&recording->file);
+		return 0;
+	}
 	rc = export_profile(recording->merged, options->type->type, options->format, title,
 			    &content, err);
 	if (!rc)
@@ -396,11 +420,17 @@ static void report_recording(const struct recording *recording)
 		report_command_end(recording);
 	describe_amount(recording, amount, sizeof(amount));
 	describe_scope(recording, scope, sizeof(scope));
-	fprintf(stderr, "wrote %s: %s of %s, %llu lost\n", options->output, amount, scope,
+	if (!recording->is_old_kept)
+		fprintf(stderr, "wrote %s: ", options->output);
+	fprintf(stderr, "%s of %s, %llu lost\n", amount, scope,
 		(unsigned long long)recording->dropped);
-	if (!recorded_type_total(options->type, recording->merged))
-		fprintf(stderr, "cairn record: %s has nothing to show: %s\n", options->output,
-			recorded_type_zero_hint(options->type, recording->idle_excluded != 0));
+	if (recorded_type_total(options->type, recording->merged))
+		return;
+	fprintf(stderr, "cairn record: %s\n",
+		recorded_type_zero_hint(options->type, recording->idle_excluded != 0));
+	if (recording->is_old_kept)
+		fprintf(stderr, "cairn record: nothing recorded; %s left as it was\n",
+			options->output);
 }
 
 /* A shell's: the command's own, or that of the signal which killed it. */
@@ -408,10 +438,13 @@ static int exit_code_of(const struct recording *recording)
 {
 	const struct held_command *command = &recording->command;
 
-	if (!recording->options->command || !command->ended)
-		return EXIT_OK;
-	return WIFSIGNALED(command->wait_status) ? EXIT_SIGNALED + WTERMSIG(command->wait_status)
-						 : WEXITSTATUS(command->wait_status);
+	int code = EXIT_OK;
+
+	if (recording->options->command && command->ended)
+		code = WIFSIGNALED(command->wait_status)
+			       ? EXIT_SIGNALED + WTERMSIG(command->wait_status)
+			       : WEXITSTATUS(command->wait_status);
+	return code == EXIT_OK && recording->is_old_kept ? EXIT_FAILED : code;
 }
 
 static void report_idle(const struct recording *recording)
@@ -478,7 +511,8 @@ int cmd_record(int argc, char **argv)
 		error_set(&err, -ENOMEM, "out of memory");
 	if (!recording.events || record(&recording, &err)) {
 		fprintf(stderr, "cairn record: %s\n", err.text);
-		return EXIT_FAILED;
+		return recording.interrupted_by ? EXIT_SIGNALED + recording.interrupted_by
+						: EXIT_FAILED;
 	}
 	return exit_code_of(&recording);
 }

@@ -23,6 +23,20 @@ static int check_target(const char *path, struct error *err)
 			 "%s is there and is not a regular file; choose another name", path);
 }
 
+int output_file_check_name(const char *path, struct error *err)
+{
+	static const char *const standard[] = { "-", "/dev/stdout", "/dev/fd/1",
+						"/proc/self/fd/1" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(standard); i++)
+		if (strcmp(path, standard[i]) == 0)
+			return error_set(err, -EINVAL,
+					 "-o %s: standard output is not supported; name a file, "
+					 "which is written when it is complete",
+					 path);
+	return 0;
+}
+
 int output_file_open(const char *path, struct output_file *ret_file, struct error *err)
 {
 	_cleanup_free_ char *name = NULL;
@@ -46,6 +60,11 @@ int output_file_open(const char *path, struct output_file *ret_file, struct erro
 	ret_file->partial_path = take(partial);
 	ret_file->fd = fd;
 	return 0;
+}
+
+bool output_file_replaces(const struct output_file *file)
+{
+	return access(file->path, F_OK) == 0;
 }
 
 static int write_all(int fd, const struct buffer *content)

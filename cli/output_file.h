@@ -2,6 +2,7 @@
 // A file that is written as NAME.partial and renamed when it is complete.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buffer.h"
@@ -14,10 +15,16 @@ struct output_file {
 	int fd; // of the partial file; valid while partial_path is set
 };
 
+/** Is @path a name to write to, and not standard output ("-", "/dev/stdout")? Returns 0 or -EINVAL. */
+int output_file_check_name(const char *path, struct error *err);
+
 /**
  * Create @path's partial file now, so that a path that cannot be written fails before the work. Returns 0, or a negative errno and @err naming the file and the remedy.
  */
 int output_file_open(const char *path, struct output_file *ret_file, struct error *err);
+
+/** Is there a file of this name, which finishing would replace? */
+bool output_file_replaces(const struct output_file *file);
 
 /** Write @content, flush it to the disk and give the file its name. Closes @file. */
 int output_file_finish(struct output_file *file, const struct buffer *content, struct error *err);

@@ -212,6 +212,7 @@ def test_terminates_command_after_duration(tmp_path):
     (["-d", "1"], 2, ["-o"]),
     (["-d", "1", "-o", "out.txt"], 2, [".collapsed", ".svg", ".pb.gz"]),
     (["-d", "1", "-o", "out"], 2, [".collapsed"]),
+    (["-d", "1", "-o", "-"], 2, ["standard output is not supported"]),
     (["-d", "soon", "-o", "out.svg"], 2, ["-d", "soon"]),
     (["-d", "-5", "-o", "out.svg"], 2, ["-d"]),
     (["-d", "1", "-o", "out.svg", "--type", "walls"], 2, ["--type", "walls", "off-cpu"]),
@@ -314,11 +315,17 @@ def test_keeps_status_of_command(tmp_path, status, code):
 
 def test_says_why_a_recording_is_empty(tmp_path):
     with subprocess.Popen(["sleep", "60"]) as sleeping:
-        done = cairn("record", "-d", "0.2", "-p", sleeping.pid, "-o", tmp_path / "out.svg")
+        new = cairn("record", "-d", "0.2", "-p", sleeping.pid, "-o", tmp_path / "out.svg")
+        (tmp_path / "keep.svg").write_text("old")
+        again = cairn("record", "-d", "0.2", "-p", sleeping.pid, "-o", tmp_path / "keep.svg")
         sleeping.kill()
-    assert done.returncode == 0 and (tmp_path / "out.svg").exists()
-    assert f"0 samples of pid {sleeping.pid}, 0 lost" in done.stderr
-    assert "it used no CPU meanwhile; --type off-cpu" in done.stderr
+    assert new.returncode == 0 and (tmp_path / "out.svg").exists()
+    for done in (new, again):
+        assert f"0 samples of pid {sleeping.pid}, 0 lost" in done.stderr
+        assert "it used no CPU meanwhile; --type off-cpu" in done.stderr
+    assert again.returncode == 1 and (tmp_path / "keep.svg").read_text() == "old"
+    assert f"nothing recorded; {tmp_path / 'keep.svg'} left as it was" in again.stderr
+    assert sorted(os.listdir(tmp_path)) == ["keep.svg", "out.svg"]
 
 
 DEEP = """
@@ -518,6 +525,8 @@ def test_suggests_nearest_command():
     assert done.returncode == 2
     assert '"record"' in done.stderr
     assert cairn().returncode == 2
+    assert cairn("help", "recrod").returncode == 2
+    assert cairn("help", "record").stdout == cairn("record", "--help").stdout
 
 
 @pytest.mark.parametrize("command", ["top", "record", "query"])

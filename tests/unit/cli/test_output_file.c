@@ -104,7 +104,40 @@ TEST(does_not_follow_symlinks)
 	buffer_deinit(&content);
 }
 
+TEST(knows_what_it_would_replace)
+{
+	struct output_file file = { 0 };
+	struct error err = { 0 };
+
+	assert_int_equal(0, output_file_open("out.svg", &file, &err));
+	assert_false(output_file_replaces(&file));
+	fclose(fopen("out.svg", "w"));
+	assert_true(output_file_replaces(&file));
+	output_file_discard(&file);
+}
+
+TEST(refuses_standard_output)
+{
+	static const struct {
+		const char *name;
+		int rc;
+	} rows[] = {
+		{ "-", -EINVAL },         { "/dev/stdout", -EINVAL },
+		{ "/dev/fd/1", -EINVAL }, { "/proc/self/fd/1", -EINVAL },
+		{ "-.svg", 0 },           { "out.svg", 0 },
+	};
+
+	for EACH (row, rows) {
+		struct error err = { 0 };
+
+		EXPECT_EQ(row->rc, output_file_check_name(row->name, &err), row->name);
+		if (row->rc)
+			assert_non_null(strstr(err.text, "standard output is not supported"));
+	}
+}
+
 #define IN_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
 
 RUN_TESTS(IN_FOLDER(renames_only_complete_files), IN_FOLDER(discard_keeps_old_file),
-	  IN_FOLDER(refuses_unwritable_path_at_once), IN_FOLDER(does_not_follow_symlinks))
+	  IN_FOLDER(refuses_unwritable_path_at_once), IN_FOLDER(does_not_follow_symlinks),
+	  IN_FOLDER(knows_what_it_would_replace), cmocka_unit_test(refuses_standard_output))
