@@ -64,6 +64,20 @@ static int refuse_unknown(const char *name)
 	return EXIT_USAGE;
 }
 
+/* `cairn help record` is `cairn record --help`. */
+static int help(const char *name)
+{
+	char *argv[] = { (char *)name, "--help", NULL };
+	const struct command *command;
+
+	if (!name) {
+		print_help(stdout);
+		return EXIT_OK;
+	}
+	command = command_find(commands, ARRAY_SIZE(commands), name);
+	return command ? command->run(2, argv) : refuse_unknown(name);
+}
+
 static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
@@ -72,10 +86,10 @@ static int run(int argc, char **argv)
 		print_help(stderr);
 		return EXIT_USAGE;
 	}
-	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-		print_help(stdout);
-		return EXIT_OK;
-	}
+	if (strcmp(name, "help") == 0)
+		return help(argc > 2 ? argv[2] : NULL);
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		return help(NULL);
 	if (strcmp(name, "--version") == 0) {
 		printf("cairn %s\n", CAIRN_VERSION);
 		return EXIT_OK;
