@@ -288,7 +288,8 @@ static void check_relabel(struct check *check)
 	if (relabel_file_read(file, &rules, &err))
 		say(check, FINDING_FAILURE, "relabel", "%s", err.text);
 	else
-		say(check, FINDING_OK, "relabel", "%s, %u rules", file, rules->count);
+		say(check, FINDING_OK, "relabel", "%s, %u rule%s", file, rules->count,
+		    rules->count == 1 ? "" : "s");
 }
 
 // ---- the collector --------------------------------------------------------------------------

@@ -153,6 +153,15 @@ static struct label_set *make_set(const struct label_set *before, const struct p
 	return take(set);
 }
 
+/* Another word of the pod or the node than samples were shipped with; what the process says of itself does not count. */
+static bool is_late(const struct label_set *set, const struct label_set *exported)
+{
+	return exported &&
+	       (set->pod_version != exported->pod_version ||
+		set->node_version != exported->node_version) &&
+	       !labels_equal(&set->labels, &exported->labels);
+}
+
 static void apply(struct process_entry *entry, const struct pod_match *pod,
 		  const struct label_set *exported, struct process_context *context)
 {
@@ -160,7 +169,7 @@ static void apply(struct process_entry *entry, const struct pod_match *pod,
 
 	if (!set)
 		return; // with the next sample
-	context->pods_late += exported && !labels_equal(&set->labels, &exported->labels);
+	context->pods_late += is_late(set, exported);
 	context->described += set->is_excluded != entry->labels->is_excluded;
 	process_entry_use_labels(entry, set);
 }

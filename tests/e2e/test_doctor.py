@@ -25,8 +25,11 @@ def examine(*settings, prefix=()):
     return done.returncode, rows, lines[-1]
 
 
-def test_finds_nothing_wrong_here(collector):
-    status, rows, last = examine("--collector", collector.grpc)
+def test_finds_nothing_wrong_here(collector, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("- {source_labels: [namespace], regex: test-.*, action: drop}\n")
+    status, rows, last = examine("--collector", collector.grpc, "--relabel", str(rules))
+    assert ("ok", "relabel", f"{rules}, 1 rule") in rows
     assert [row for row in rows if row[0] == "FAILED"] == []
     assert {"kernel", "BTF", "capabilities", "sampling", "collector"} <= {subject for word, subject, _ in rows if word == "ok"}
     assert last.startswith("This node can be profiled; 0 failed")
@@ -39,6 +42,15 @@ def test_names_a_collector_that_is_away():
     (line,) = [text for word, subject, text in rows if word == "FAILED"]
     assert line.startswith(f"{address} does not answer: Connection refused; ")
     assert "reach no collector" in last
+    assert status == 1
+
+
+def test_names_a_wrong_relabel_rule(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("- source_labels: [pod]\n  target_label: node\n")
+    status, rows, last = examine("--collector", f"127.0.0.1:{free_port()}", "--relabel", str(rules))
+    assert ("FAILED", "relabel", f'{rules}:2: target_label: "node" is cairn\'s own label; set another, or remove it by labeldrop') in rows
+    assert last.startswith("This node cannot be profiled; 2 failed")
     assert status == 1
 
 

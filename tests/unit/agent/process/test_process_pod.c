@@ -423,6 +423,7 @@ TEST(labels_that_are_detected_again_are_not_late)
 
 	exported->holders++;
 	again->holders = 1;
+	assert_int_equal(0, labels_set(&exported->detected, "process", "renamed"));
 	assert_int_equal(0, labels_copy(&exported->detected, &again->labels));
 	assert_int_equal(0, label_set_place_as(again, exported, &fixture.context));
 	process_entry_use_labels(fixture.entry, again);
