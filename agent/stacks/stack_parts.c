@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "bpf/unwind/stack_hash.h"
+
 _Static_assert(STACK_DEPTH_MAX + KERNEL_DEPTH_MAX + 2 < STACK_FRAMES_MAX,
 	       "leaf and callers of both parts fit");
 
@@ -19,9 +21,13 @@ static int add(struct joined_stack *stack, uint32_t location)
 static int add_callers(struct joined_stack *joined, struct stack_table *stacks,
 		       const struct stack_hash *hash, uint64_t now_ns, enum stack_end *ret_end)
 {
-	const struct known_stack *stack = stack_table_find(stacks, hash, now_ns);
 	int rc = 0;
 
+	if (stack_hash_is_not_sampled(hash)) {
+		*ret_end = STACK_END_NOT_SAMPLED;
+		return 0;
+	}
+	const struct known_stack *stack = stack_table_find(stacks, hash, now_ns);
 	if (!stack) {
 		joined->lost_parts++;
 		*ret_end = STACK_END_LOST;

@@ -30,7 +30,8 @@ static const struct stack_end_spec ends[STACK_END_COUNT] = {
 	[STACK_END_PYTHON] = { "python", "unreadable Python frames",
 			       "The native stack is complete; Python frames are missing." },
 	[STACK_END_NOT_SAMPLED] = { "not_sampled", "not sampled",
-				    "The time is exact; no stack of it was captured." },
+				    "The time is exact; no stack of it was captured, or only its "
+				    "kernel part." },
 };
 
 const struct stack_end_spec *stack_end_spec(enum stack_end end)

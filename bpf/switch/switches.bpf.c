@@ -722,7 +722,7 @@ struct {
 /*
  * An off-CPU interval that lasts until a sweep is kept whole, with weight 1: its length is known, and no
  * other stands in for it. If it was sampled out or began before tracking, only the kernel stack is captured
- * here; sleepers.bpf.c adds the user stack.
+ * here; sleepers.bpf.c adds the user stack. Until then it is marked as not sampled.
  */
 static __always_inline void sweep_stack(struct task_struct *task, struct thread *thread)
 {
@@ -752,6 +752,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
 	capture_kernel_stack(stack, bpf_ktime_get_ns());
+	stack->key.user = stack_hash_not_sampled();
 	site->key = stack->key;
 	site->is_preempted = false;
 	wait->site = WAIT_SITE_OTHER;

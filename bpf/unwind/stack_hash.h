@@ -68,6 +68,23 @@ static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish
 	return hash;
 }
 
+/*
+ * In place of the hash of a user stack that was not captured, though there is one: without it a kernel stack would pass for the whole
+ * stack. No record is sent for it. Frames could have this hash as they could have any other's.
+ */
+#define STACK_HASH_NOT_SAMPLED_LOW 0x736b6361747374ffULL
+
+static inline __attribute__((always_inline)) struct stack_hash stack_hash_not_sampled(void)
+{
+	return (struct stack_hash){ .low = STACK_HASH_NOT_SAMPLED_LOW };
+}
+
+static inline __attribute__((always_inline)) int stack_hash_is_not_sampled(
+	const struct stack_hash *hash)
+{
+	return !hash->high && hash->low == STACK_HASH_NOT_SAMPLED_LOW;
+}
+
 #define LEAF_PAGE_BITS 12
 
 /*
