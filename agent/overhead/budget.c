@@ -181,8 +181,8 @@ static bool read_process_name(uint32_t pid, char name[KNOB_COMM_BYTES])
 }
 
 /*
- * Of those that are off no waits are counted: their share is what it was when they were switched off,
- * and the others' is of the rest. If they wait less now, too little is held against the others.
+ * The share of those that are off is what it was when they were switched off, and the others' is of the rest. If they
+ * wait less now, too little is held against the others.
  */
 static double share_that_is_on(const struct governor *governor)
 {
@@ -193,9 +193,20 @@ static double share_that_is_on(const struct governor *governor)
 	return share > 0 ? share : 0;
 }
 
+// Their times are still counted. None of them can be switched off again.
+static void leave_out_those_that_are_off(struct budget *budget)
+{
+	const struct load_shedding *shed = &budget->governor.shed;
+
+	for (uint32_t i = 0; i < shed->steps[KNOB_PROCESS_OFF_CPU]; i++)
+		process_tally_remove(&budget->tally, shed->off[i].pid);
+}
+
 static void read_worst(struct budget *budget, struct governor_reading *reading)
 {
 	struct process_count most[GOVERNOR_WORST_MAX];
+
+	leave_out_those_that_are_off(budget);
 	uint32_t count = process_tally_most(&budget->tally, most, GOVERNOR_WORST_MAX);
 	double on = share_that_is_on(&budget->governor);
 

@@ -256,15 +256,13 @@ static void shed_sampling(struct governor *governor, struct governor_reading *ex
 			  decision);
 }
 
-// The one that saves most.
-static void take_last_resort(struct governor *governor, struct governor_reading *expected,
-			     struct governor_decision *decision)
+// The one that saves most; KNOB_GOVERNED: none saves enough.
+static enum knob best_last_resort(const struct governor *governor,
+				  const struct governor_reading *expected)
 {
 	double least = WORTH_LAST * excess(governor);
 	enum knob best = KNOB_GOVERNED;
 
-	if (governor->twice_ns < governor->options.over_ns)
-		return;
 	for (enum knob knob = LAST_RESORTS; knob < KNOB_GOVERNED; knob++) {
 		double saving = load_shedding_saving(&governor->shed, knob, expected);
 
@@ -273,7 +271,15 @@ static void take_last_resort(struct governor *governor, struct governor_reading 
 			best = knob;
 		}
 	}
-	if (best != KNOB_GOVERNED)
+	return best;
+}
+
+static void take_last_resort(struct governor *governor, struct governor_reading *expected,
+			     struct governor_decision *decision)
+{
+	enum knob best = best_last_resort(governor, expected);
+
+	if (governor->twice_ns >= governor->options.over_ns && best != KNOB_GOVERNED)
 		step_down(governor, best, expected, decision);
 }
 
@@ -289,16 +295,23 @@ static void note_down(struct governor *governor)
 	governor->exceeded = false; // so that it is reported again should this not suffice
 }
 
+// Not before CPU sampling and the last resorts have had their time. With nothing shed it may also be the agent's work on
+// new processes, which passes.
 static void note_exceeded(struct governor *governor, const struct governor_reading *reading,
 			  struct governor_decision *decision)
 {
-	// With nothing shed it may be the agent's work on new processes, which passes.
-	if (governor->exceeded ||
-	    (!governor_level(governor) && governor->exceeded_ns < governor->options.over_ns))
+	bool is_early = governor->exceeded_ns < governor->options.over_ns ||
+			(governor->twice_ns && governor->twice_ns < governor->options.over_ns);
+	bool is_left = best_last_resort(governor, reading) != KNOB_GOVERNED;
+
+	if (governor->exceeded || is_early)
 		return;
 	governor->exceeded = true;
 	decision->outcome = GOVERNOR_EXCEEDED;
-	explain(governor, reading, "overhead budget exceeded, no load left to shed", decision);
+	explain(governor, reading,
+		is_left ? "overhead budget exceeded, a source is stopped only above twice the budget"
+			: "overhead budget exceeded, no shedding step left that would help",
+		decision);
 }
 
 // What a boost has raised is the first to go: nobody loses detail for it.

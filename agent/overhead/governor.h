@@ -51,7 +51,7 @@ struct governor_change {
 enum governor_outcome {
 	GOVERNOR_KEEP,
 	GOVERNOR_CHANGE,
-	GOVERNOR_EXCEEDED, // above the budget, and no load is left to shed: once, until it is met
+	GOVERNOR_EXCEEDED, // above the budget, and no step would help: once, until it is met or one would
 	GOVERNOR_MET,      // the budget is met again
 };
 

@@ -48,6 +48,17 @@ void process_tally_add(struct process_tally *tally, uint32_t pid, uint64_t count
 	tally->counts[tally->count++] = (struct process_count){ pid, count };
 }
 
+void process_tally_remove(struct process_tally *tally, uint32_t pid)
+{
+	uint32_t at = hash_table_find(&tally->index, hash64_of(&pid, sizeof(pid)), has_pid, tally,
+				      &pid);
+
+	if (at == HASH_TABLE_NONE)
+		return;
+	tally->sum -= tally->counts[at].count;
+	tally->counts[at].count = 0;
+}
+
 uint32_t process_tally_most(const struct process_tally *tally, struct process_count *ret_most,
 			    uint32_t max)
 {
@@ -59,7 +70,7 @@ uint32_t process_tally_most(const struct process_tally *tally, struct process_co
 
 		while (at > 0 && ret_most[at - 1].count < count->count)
 			at--;
-		if (at == max)
+		if (at == max || !count->count)
 			continue;
 		if (found < max)
 			found++;

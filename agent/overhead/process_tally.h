@@ -26,6 +26,9 @@ void process_tally_deinit(struct process_tally *tally);
 /** @pid did it @count times more. Out of memory, only the sum grows. */
 void process_tally_add(struct process_tally *tally, uint32_t pid, uint64_t count);
 
+/** As if @pid had done nothing since the last look. */
+void process_tally_remove(struct process_tally *tally, uint32_t pid);
+
 /** The @max processes that did it most, most first. Returns how many. */
 uint32_t process_tally_most(const struct process_tally *tally, struct process_count *ret_most,
 			    uint32_t max);

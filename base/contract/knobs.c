@@ -43,8 +43,8 @@ static const struct knob_spec knobs[KNOB_COUNT] = {
 			      "allocated from then on." },
 	[KNOB_OVERHEAD_BUDGET] = { "overhead_budget", "Overhead budget", "overhead budget {step}",
 				   "`" STEP_EXCEEDED "`, `" STEP_MET "`",
-				   "The overhead is above the budget and no load is left to "
-				   "shed." },
+				   "The overhead is above the budget and no shedding step would "
+				   "help." },
 	[KNOB_SAMPLING] = { "sampling", "All sampling", "all sampling {step} by a boost", SWITCH,
 			    "Somebody told the agent to collect nothing for a while (`cairn boost "
 			    "--stop`): all profiles have a gap." },

@@ -100,7 +100,7 @@ def test_sheds_load_in_storm_and_recovers(collector, tmp_path, storm, prefix):
         wait_until("a step down", 60, lambda: any(
             "shedding load" in line for line in agent.governor_said()))
         wait_until("a cost within its budget, or that it cannot be had", 60, lambda:
-                   agent.cost_percent() <= BUDGET or any("no load left to shed" in line
+                   agent.cost_percent() <= BUDGET or any("overhead budget exceeded" in line
                                                          for line in agent.governor_said()))
         # What is active when an interval ends is exported for all of it.
         wait_until("how long it was active", 30, lambda: collector.api.total(AGENT, type=SHEDDING) > 0)

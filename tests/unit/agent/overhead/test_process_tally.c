@@ -28,6 +28,23 @@ TEST(sorts_most_active_first)
 	process_tally_deinit(&tally);
 }
 
+TEST(leaves_out_removed_processes)
+{
+	struct process_tally tally = { 0 };
+	struct process_count most[3];
+
+	for (uint32_t pid = 1; pid <= 3; pid++)
+		process_tally_add(&tally, pid, pid * 10);
+	process_tally_remove(&tally, 3);
+	process_tally_remove(&tally, 4);
+	EXPECT_EQ(2, process_tally_most(&tally, most, 3), "two are left");
+	EXPECT_EQ(2, most[0].pid, "first");
+	EXPECT_EQ(30, tally.sum, "sum");
+	process_tally_add(&tally, 3, 5);
+	EXPECT_EQ(3, process_tally_most(&tally, most, 3), "it is back");
+	process_tally_deinit(&tally);
+}
+
 TEST(sums_processes_beyond_limit)
 {
 	struct process_tally tally = { 0 };
@@ -39,4 +56,6 @@ TEST(sums_processes_beyond_limit)
 	process_tally_deinit(&tally);
 }
 
-RUN_TESTS(cmocka_unit_test(sorts_most_active_first), cmocka_unit_test(sums_processes_beyond_limit))
+RUN_TESTS(cmocka_unit_test(sorts_most_active_first),
+	  cmocka_unit_test(leaves_out_removed_processes),
+	  cmocka_unit_test(sums_processes_beyond_limit))
