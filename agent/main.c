@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/sysinfo.h>
@@ -660,19 +661,22 @@ int main(int argc, char **argv)
 						       .hung.fd = -1 };
 	struct error err = { 0 };
 	bool exit_now = false;
+	// `cairn doctor` gives its own name.
+	const char *program =
+		argc && strcmp(argv[0], "cairn doctor") == 0 ? argv[0] : "cairn-agent";
 
 	if (confined_launcher_is_wanted(argc, argv))
 		return confined_launcher_serve(confined_tasks, ARRAY_SIZE(confined_tasks));
 	standard_streams_occupy();
 	if (options_parse(argc, argv, &agent.options, &exit_now, &err)) {
-		fprintf(stderr, "cairn-agent: %s\n", err.text);
+		fprintf(stderr, "%s: %s\n", program, err.text);
 		return EXIT_USAGE;
 	}
 	if (exit_now)
-		return EXIT_SUCCESS;
+		return standard_streams_finish(program, EXIT_SUCCESS);
 	log_set_level(agent.options.log_level);
 	if (agent.options.check)
-		return node_check(&agent.options);
+		return standard_streams_finish(program, node_check(&agent.options));
 	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
 	mallopt(M_MMAP_THRESHOLD, MALLOC_MMAP_BYTES);
 	srandom((unsigned int)(clock_realtime_ns() ^ (uint64_t)getpid()));

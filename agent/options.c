@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/config/config.h"
 #include "base/contract/boosts.h"
+#include "base/http/http_listen.h"
 #include "base/label_patterns.h"
 #include "proto/rpc.h"
 
@@ -162,6 +163,9 @@ static int check(const struct options *options, const char *log_level, int argc,
 		return rc;
 	if (rpc_address_check(options->collector, 1, &cause))
 		return error_set(err, -EINVAL, "--collector: %s", cause.text);
+	rc = options->admin ? http_listen_check(options->admin, "admin", err) : 0;
+	if (rc)
+		return rc;
 	if (options->token_file && !options->tls_ca && !options->insecure &&
 	    !address_is_local(options->collector))
 		return error_set(err, -EINVAL,

@@ -55,7 +55,7 @@ int cmd_doctor(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	find_agent(path);
-	arguments[0] = path;
+	arguments[0] = "cairn doctor"; // who its mistakes are reported by
 	arguments[1] = "--check";
 	for (int i = 1; i < argc; i++)
 		arguments[i + 1] = argv[i];

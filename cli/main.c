@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cairn: the command line. Finds the subcommand and hands over.
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,15 +38,6 @@ static void print_help(FILE *stream)
 			"capabilities).\n\nOptions:\n"
 			"  --help     show this and exit\n"
 			"  --version  show the version and exit\n");
-}
-
-/* The exit code: what was printed has to have gone somewhere. */
-static int finish(int code)
-{
-	if (code != EXIT_OK || (!fflush(stdout) && !ferror(stdout)))
-		return code;
-	fprintf(stderr, "cairn: cannot write to standard output: %s\n", strerror(errno));
-	return EXIT_FAILED;
 }
 
 static int refuse_unknown(const char *name)
@@ -104,5 +94,5 @@ int main(int argc, char **argv)
 	if (confined_launcher_is_wanted(argc, argv))
 		return confined_launcher_serve(confined_tasks, ARRAY_SIZE(confined_tasks));
 	standard_streams_occupy();
-	return finish(run(argc, argv));
+	return standard_streams_finish("cairn", run(argc, argv));
 }

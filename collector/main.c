@@ -19,7 +19,6 @@
 #include "base/standard_streams.h"
 #include "base/version.h"
 #include "collector/access/access.h"
-#include "collector/access/access_file.h"
 #include "collector/backup.h"
 #include "collector/boost/boost_table.h"
 #include "collector/check_command.h"
@@ -34,10 +33,12 @@
 #include "collector/store/rocksdb/rocksdb.h"
 #include "collector/symbols/elf_process.h"
 #include "collector/symbols/file_process.h"
+#include "collector/token_command.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
 
 enum {
+	EXIT_USAGE = 2,
 	// Memory of decoding and storing a batch, per byte of it: 25 were measured, of many series with
 	// small values (tests/e2e/test_overload.py).
 	EXPORT_WORK_PER_BYTE = 26,
@@ -519,37 +520,14 @@ static void block_signals(sigset_t *signals)
 	signal(SIGPIPE, SIG_IGN); // raised by writes to closed connections
 }
 
-static int append_line(const char *path, const char *line, struct error *err)
-{
-	_cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	char text[ACCESS_LINE_BYTES + 1];
-	int size = snprintf(text, sizeof(text), "%s\n", line);
-
-	if (fd < 0 || write(fd, text, (size_t)size) != size)
-		return error_errno(err, -errno, "--access: %s", path);
-	return 0;
-}
-
-/** The secret goes to standard output once; only its hash is stored. */
 static int make_token(const struct collector_options *options)
 {
-	char token[ACCESS_TOKEN_BYTES], line[ACCESS_LINE_BYTES];
 	struct error err = { 0 };
-	int rc = options->roles ? access_token_new(options->new_token, options->roles,
-						   options->tenant, token, line, &err)
-				: error_set(&err, -EINVAL, "--new-token: needs --roles");
+	int rc = token_command(options, stdout, &err);
 
-	if (!rc && options->access)
-		rc = append_line(options->access, line, &err);
-	if (rc) {
+	if (rc)
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
-		return 1;
-	}
-	if (!options->access)
-		fprintf(stderr, "%s\n", line);
-	printf("%s\n", token);
-	explicit_bzero(token, sizeof(token));
-	return 0;
+	return rc ? 1 : 0;
 }
 
 /** Does --backup or --restore. Returns the exit status. */
@@ -590,12 +568,12 @@ int main(int argc, char **argv)
 	standard_streams_occupy();
 	if (collector_options_parse(&collector.options, argc, argv, &outcome, &err)) {
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
-		return 1;
+		return EXIT_USAGE;
 	}
 	int code = outcome == CONFIG_EXIT ? 0 : run_command(&collector.options);
 	if (code >= 0) {
 		collector_options_deinit(&collector.options);
-		return code;
+		return standard_streams_finish("cairn-collector", code);
 	}
 
 	block_signals(&signals);

@@ -9,9 +9,23 @@
 #include "base/address.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/http/http_listen.h"
 #include "base/log.h"
+#include "proto/rpc.h"
 
 #define HOUR_NS (3600 * NS_PER_SECOND)
+
+static int check_addresses(const struct collector_options *options, struct error *err)
+{
+	struct error cause;
+	int rc = http_listen_check(options->http, "http", err);
+
+	if (!rc && options->admin && strcmp(options->admin, "none") != 0)
+		rc = http_listen_check(options->admin, "admin", err);
+	if (!rc && rpc_address_check(options->grpc, 0, &cause))
+		rc = error_set(err, -EINVAL, "--grpc: %s", cause.text);
+	return rc;
+}
 
 /** What others can reach must be encrypted and ask who they are. */
 static int check_address(const struct collector_options *options, const char *setting,
@@ -69,9 +83,13 @@ static int check(const struct collector_options *options, int argc, char **argv,
 				 options->log_level);
 	if (!*options->data)
 		return error_set(err, -EINVAL, "data: expected a directory");
+	if (options->new_token && !options->roles)
+		return error_set(err, -EINVAL, "--new-token: needs --roles");
 	if (!!options->check + !!options->backup + !!options->restore > 1)
 		return error_set(err, -EINVAL, "check, backup and restore: only one at a time");
-	int rc = check_security(options, err);
+	int rc = check_addresses(options, err);
+	if (!rc)
+		rc = check_security(options, err);
 	if (rc)
 		return rc;
 

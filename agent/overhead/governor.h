@@ -52,7 +52,7 @@ enum governor_outcome {
 	GOVERNOR_KEEP,
 	GOVERNOR_CHANGE,
 	GOVERNOR_EXCEEDED, // above the budget, and no step would help: once, until it is met or one would
-	GOVERNOR_MET,      // the budget is met again
+	GOVERNOR_MET, // the budget is met again
 };
 
 struct governor_decision {

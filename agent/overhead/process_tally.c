@@ -50,8 +50,8 @@ void process_tally_add(struct process_tally *tally, uint32_t pid, uint64_t count
 
 void process_tally_remove(struct process_tally *tally, uint32_t pid)
 {
-	uint32_t at = hash_table_find(&tally->index, hash64_of(&pid, sizeof(pid)), has_pid, tally,
-				      &pid);
+	uint32_t at =
+		hash_table_find(&tally->index, hash64_of(&pid, sizeof(pid)), has_pid, tally, &pid);
 
 	if (at == HASH_TABLE_NONE)
 		return;

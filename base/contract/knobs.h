@@ -30,7 +30,7 @@ enum knob {
 
 #define STEP_ON       "on"
 #define STEP_OFF      "off"
-#define STEP_EXCEEDED "exceeded" // of KNOB_OVERHEAD_BUDGET: nothing is left to shed
+#define STEP_EXCEEDED "exceeded" // of KNOB_OVERHEAD_BUDGET: no step would help
 #define STEP_MET      "met"
 
 enum {

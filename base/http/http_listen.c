@@ -128,13 +128,18 @@ static int listen_on(const struct addrinfo *info, int *ret_fd)
 	return 0;
 }
 
+static bool is_unix(const char *address)
+{
+	return strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0;
+}
+
 static int describe(int rc, const char *address, const char *setting, struct error *err)
 {
 	switch (rc) {
 	case -EADDRINUSE:
 		return error_set(err, rc,
-				 "%s is in use by another process (another cairn-collector?); stop "
-				 "it, or choose another address with --%s",
+				 "%s is in use by another process; stop it, or choose another "
+				 "address with --%s",
 				 address, setting);
 	case -EACCES:
 		return error_set(
@@ -151,10 +156,25 @@ static int describe(int rc, const char *address, const char *setting, struct err
 	}
 }
 
+int http_listen_check(const char *address, const char *setting, struct error *err)
+{
+	char host[HOST_BYTES];
+	const char *port;
+
+	// getaddrinfo() accepts a number above 65535 and cuts it to another port.
+	if (is_unix(address) ||
+	    (split_address(address, host, &port) == 0 && strtoul(port, NULL, 10) <= UINT16_MAX))
+		return 0;
+	return error_set(err, -EINVAL,
+			 "--%s: \"%.100s\" is not an address; write 127.0.0.1:7070, [::1]:7070, "
+			 ":7070 (all addresses) or unix:PATH",
+			 setting, address);
+}
+
 int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_port,
 		struct error *err)
 {
-	if (strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
+	if (is_unix(address)) {
 		int rc = listen_unix(address + strlen(UNIX_PREFIX), ret_fd);
 
 		if (rc == 0)
@@ -167,21 +187,17 @@ int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_
 	char host[HOST_BYTES];
 	const char *port;
 
-	// getaddrinfo() accepts a number above 65535 and cuts it to another port.
-	if (split_address(address, host, &port) || strtoul(port, NULL, 10) > UINT16_MAX)
-		return error_set(
-			err, -EINVAL,
-			"--%s: \"%s\" is not an address; write 127.0.0.1:7070, [::1]:7070, "
-			":7070 (all addresses) or unix:PATH",
-			setting, address);
-
+	int rc = http_listen_check(address, setting, err);
+	if (rc)
+		return rc;
+	split_address(address, host, &port);
 	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
 	int failed = getaddrinfo(*host ? host : NULL, port, &hints, &info);
 	if (failed)
 		return error_set(err, -EINVAL, "--%s: %s: %s", setting, address,
 				 gai_strerror(failed));
 
-	int rc = -EADDRNOTAVAIL;
+	rc = -EADDRNOTAVAIL;
 	for (const struct addrinfo *at = info; at && rc; at = at->ai_next)
 		rc = listen_on(at, &fd);
 	if (rc)

@@ -4,6 +4,9 @@
 
 #include "base/error.h"
 
+/** Can users write an address so? Returns 0, or -EINVAL with @err. @setting: the option's name, for @err. */
+int http_listen_check(const char *address, const char *setting, struct error *err);
+
 /**
  * Listen on @address: "host:port", ":port" (all addresses), "[::1]:port", or "unix:PATH", to which
  * only this user may connect (*ret_port is 0). @setting: the option's name,

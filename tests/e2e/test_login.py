@@ -51,7 +51,7 @@ def test_refuses_to_be_public_without_login(tmp_path):
             (["--http", "[::]:0", "--access", "/dev/null"], "no TLS")]:
         done = subprocess.run([program("cairn-collector"), "--data", str(tmp_path / "data"), *flags],
                               capture_output=True, text=True, timeout=20, check=False)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert words in done.stderr and "--insecure" in done.stderr and "--tls-cert" in done.stderr
 
 

@@ -228,6 +228,7 @@ static const struct {
 	{ "--spool-disk=1", "spool-disk" },
 	{ "--log-level=loud", "log-level" },
 	{ "--log-levle=info", "--log-level" },
+	{ "--admin=foo", "--admin" },
 	{ "word", "word" },
 };
 

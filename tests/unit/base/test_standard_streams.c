@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,4 +45,33 @@ TEST(occupies_closed_streams)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(occupies_closed_streams))
+/* In a child: the exit status of a program that printed a line to @path, and left with @code. */
+static int finish_with(const char *path, bool flushes_early, int code)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (!child) {
+		int fd = open(path, O_WRONLY);
+
+		dup2(fd, STDOUT_FILENO);
+		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+		puts("line");
+		if (flushes_early)
+			fflush(stdout);
+		_exit(standard_streams_finish("test", code));
+	}
+	EXPECT_EQ(child, waitpid(child, &status, 0), "the child");
+	return WEXITSTATUS(status);
+}
+
+TEST(fails_if_output_is_lost)
+{
+	fflush(stdout);
+	EXPECT_EQ(0, finish_with("/dev/null", false, 0), "written");
+	EXPECT_EQ(1, finish_with("/dev/full", false, 0), "disk full");
+	EXPECT_EQ(1, finish_with("/dev/full", true, 0), "disk full before");
+	EXPECT_EQ(2, finish_with("/dev/full", false, 2), "its own failure stays");
+}
+
+RUN_TESTS(cmocka_unit_test(occupies_closed_streams), cmocka_unit_test(fails_if_output_is_lost))

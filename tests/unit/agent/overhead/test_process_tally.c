@@ -56,6 +56,5 @@ TEST(sums_processes_beyond_limit)
 	process_tally_deinit(&tally);
 }
 
-RUN_TESTS(cmocka_unit_test(sorts_most_active_first),
-	  cmocka_unit_test(leaves_out_removed_processes),
+RUN_TESTS(cmocka_unit_test(sorts_most_active_first), cmocka_unit_test(leaves_out_removed_processes),
 	  cmocka_unit_test(sums_processes_beyond_limit))
