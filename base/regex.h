@@ -26,7 +26,7 @@ struct regex_match {
 };
 
 /**
- * Compile @pattern, of @bytes_max at most; each match may take @steps_max: a thousand are some 10 us. Returns 0; -EINVAL and
+ * Compile @pattern, of @bytes_max at most; each match may take @steps_max: a thousand are 10 to 100 us. Returns 0; -EINVAL and
  * @err with PCRE2's words and the character; -ENOMEM.
  */
 int regex_compile(const char *pattern, size_t bytes_max, uint32_t steps_max,
