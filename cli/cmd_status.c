@@ -22,12 +22,15 @@ struct status_options {
 	bool silent_only;
 };
 
-static const char notes[] = "An agent is silent when it has sent no batch for a minute. The "
-			    "collector knows the agents\n"
-			    "that sent something since it was started.\n"
-			    "\n"
-			    "  cairn status\n"
-			    "  cairn status --silent --collector-http https://cairn.example:7070\n";
+static const char notes[] =
+	"An agent is silent when it has sent no batch for a minute. The "
+	"collector knows the agents\n"
+	"that sent something since it was started. A row is the time of one stack of one series "
+	"in 20 ms:\n"
+	"all profile types count.\n"
+	"\n"
+	"  cairn status\n"
+	"  cairn status --silent --collector-http https://cairn.example:7070\n";
 
 static int parse(int argc, char **argv, struct status_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
@@ -164,12 +167,16 @@ static void print_agents(const json_t *agents, uint64_t now_ns, bool silent_only
 	if (!json_array_size(agents) || (silent_only && !count_silent(agents)))
 		return;
 	printf("\n%-*s  %-9s %-8s %13s %9s %9s %12s\n", columns, "NODE", "VERSION", "STATE",
-	       "LAST BATCH", "SINCE", "BATCHES", "SAMPLES/S");
+	       "LAST BATCH", "SINCE", "BATCHES", "ROWS/S");
 	json_array_foreach(agents, i, agent)
 	{
 		if (!silent_only || is_silent(agent))
 			print_agent(agent, now_ns, columns);
 	}
+	if (count_silent(agents))
+		puts("\nsilent: look at the agent's log on that node, or ask /readyz of its "
+		     "--admin; "
+		     "a node that was retired is listed until the collector restarts");
 }
 
 static void print_collector(const struct status_options *options, const json_t *status,
