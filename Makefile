@@ -14,6 +14,8 @@ CXX := g++
 CLANG := clang
 ARCH := $(shell uname -m)
 BPF_ARCH := $(if $(filter aarch64,$(ARCH)),arm64,x86)
+# What runs a program of ARCH here, if that is another machine's: an emulator.
+export RUN ?=
 
 # The one version: packages, images, man pages and what the programs print.
 VERSION := $(shell sed -n 's/^\#define CAIRN_VERSION "\(.*\)"$$/\1/p' base/version.h)
@@ -177,7 +179,7 @@ $(BUILD)/generate/contract: $(BUILD)/obj/generate/contract.o $(BUILD)/obj/collec
 $(CONTRACT): $(BUILD)/generate/contract
 	mkdir -p $(@D)
 	$(call say,JSON,$@)
-	$< > $@
+	$(RUN) $< > $@
 $(BUILD)/gen/web/contract.js: $(CONTRACT) generate/render
 	mkdir -p $(@D)
 	$(call say,RENDER,$@)
@@ -209,19 +211,16 @@ PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
-# Where the programs of this machine are, which print --help: another folder where those of $(BUILD) are another machine's.
-MANUAL_PROGRAMS ?= $(BUILD)
-
 MAN_PAGES := $(patsubst docs/man/%,$(BUILD)/man/%,$(wildcard docs/man/*))
 COMPLETION := $(BUILD)/man/cairn.bash
 $(MAN_PAGES): $(BUILD)/man/%: docs/man/% generate/manual CHANGELOG.md $(PROGRAMS)
 	mkdir -p $(@D)
 	$(call say,MAN,$@)
-	generate/manual page $< $(MANUAL_PROGRAMS) > $@
+	generate/manual page $< $(BUILD) > $@
 $(COMPLETION): generate/manual $(PROGRAMS)
 	mkdir -p $(@D)
 	$(call say,BASH,$@)
-	generate/manual completion $(MANUAL_PROGRAMS) > $@
+	generate/manual completion $(BUILD) > $@
 UNITS := $(patsubst deploy/%,$(BUILD)/%,$(wildcard deploy/systemd/*.service))
 $(UNITS): $(BUILD)/%: deploy/% flags-changed
 	mkdir -p $(@D)

@@ -42,6 +42,15 @@ def test_dependencies_are_those_of_the_programs():
         assert library in field(program, "Depends")
 
 
+@pytest.mark.parametrize("name", ["cairn-agent", "cairn-collector"])
+def test_upgrade_restarts_and_removal_stops(name, tmp_path):
+    subprocess.run(["dpkg-deb", "--control", deb(name), tmp_path], check=True)
+    after, before = (tmp_path / "postinst").read_text(), (tmp_path / "prerm").read_text()
+    assert "deb-systemd-invoke $_dh_action" in after and "_dh_action=restart" in after
+    assert re.search(rf"deb-systemd-invoke stop '?{name}", before)
+    assert "deb-systemd-helper enable" not in re.sub(r"was-enabled.*?fi", "", after, flags=re.S)
+
+
 def test_lintian_finds_nothing():
     done = subprocess.run(["lintian", "--allow-root", "--fail-on", "none", *(deb(name) for name in PACKAGES)], capture_output=True,
                           text=True, check=False)
