@@ -54,6 +54,8 @@ enum {
 	COUNTS_SECONDS = 4,
 	// Of a boost one second: it is for minutes, and drained early all that time if need be.
 	COUNTS_SECONDS_BOOSTED = 1,
+	// For the same reason the ring has room for a part of a boost's new stacks.
+	RING_BOOST_PARTS = 4,
 	SERVICES_BYTES = 4096, // of --wakers and a boost's services together; a longer list is cut
 	// Sources count off-CPU intervals, as many per CPU as its unwind budget allows
 	// (bpf/switch/unwind_budget.h), and totals of each thread name of each process.
@@ -581,12 +583,20 @@ static int open_unwinding(struct profiler *profiler, const char *cache_folder, b
 	return profiler->snapshots ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
+/* For the size of the ring. */
+static uint32_t ring_hz(const struct profiler_options *options)
+{
+	uint32_t boosted_hz = options->boost_hz / RING_BOOST_PARTS;
+
+	return options->frequency_hz > boosted_hz ? options->frequency_hz : boosted_hz;
+}
+
 static int open_kernel_side(struct profiler *profiler, const struct profiler_options *options,
 			    uint64_t ns_per_1024_cycles, struct error *err)
 {
 	struct loader_options loader_options = {
 		.slot_ns = options->slot_ns,
-		.frequency_hz = options->frequency_hz,
+		.frequency_hz = ring_hz(options),
 		.pid = options->pid,
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,

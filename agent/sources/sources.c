@@ -112,23 +112,6 @@ void sources_close(struct sources *sources)
 	free(sources);
 }
 
-uint32_t sources_add(struct sources *sources, uint32_t bits)
-{
-	uint32_t added = 0;
-
-	for_each_source(opened, sources)
-	{
-		if (!(opened->source->bit & bits) || opened->state || opened->paused)
-			continue;
-		sources->setup.bits |= opened->source->bit;
-		if (open_source(opened, &sources->setup))
-			sources->setup.bits &= ~opened->source->bit;
-		else
-			added |= opened->source->bit;
-	}
-	return added;
-}
-
 void sources_set_wakers(struct sources *sources, const char *services)
 {
 	if (sources)
@@ -332,6 +315,33 @@ static void resume_or_close(struct opened *opened, uint32_t bit, const struct so
 	error_errno(&err, rc, "attaching");
 	report_failure(opened, setup, err.text);
 	opened->source->close(take(opened->state));
+}
+
+static bool is_new(const struct opened *opened, uint32_t bits)
+{
+	return (opened->source->bit & bits) && !opened->state && !opened->paused;
+}
+
+uint32_t sources_add(struct sources *sources, uint32_t bits)
+{
+	uint32_t added = 0;
+
+	if (!sources)
+		return 0;
+	// They begin together: while the kernel verifies the next one's programs, nobody reads their records.
+	sources->setup.begins_later = true;
+	for_each_source(opened, sources)
+	{
+		if (!is_new(opened, bits))
+			continue;
+		sources->setup.bits |= opened->source->bit;
+		if (open_source(opened, &sources->setup))
+			sources->setup.bits &= ~opened->source->bit;
+		else
+			added |= opened->source->bit;
+	}
+	sources_begin(sources);
+	return added & sources_open_bits(sources);
 }
 
 void sources_set_stopped(struct sources *sources, bool stopped)
