@@ -34,12 +34,12 @@ class Refusal(Exception):
 class ApiServer(Daemon):
     """The API server with an etcd; the same port and data after each start."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, listen="127.0.0.1"):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
         self.authority = Authority(self.folder / "ca")
         self.ca = self.authority.crt
-        server = self.authority.issue("kube-apiserver", "DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1", "serverAuth")
+        server = self.authority.issue("kube-apiserver", "DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:192.0.2.1", "serverAuth")
         self.port, etcd, peers = free_port(), free_port(), free_port()
         self.address = f"https://localhost:{self.port}"
         key = self.folder / "accounts.key"
@@ -51,7 +51,7 @@ class ApiServer(Daemon):
                             "--initial-advertise-peer-urls", f"http://127.0.0.1:{peers}",
                             "--initial-cluster", f"default=http://127.0.0.1:{peers}", "--unsafe-no-fsync"], self.folder / "etcd.log")
         super().__init__([str(PROGRAMS / "kube-apiserver"), "--etcd-servers", f"http://127.0.0.1:{etcd}",
-                          "--bind-address=127.0.0.1", "--advertise-address=192.0.2.1", f"--secure-port={self.port}", "--service-cluster-ip-range=10.96.0.0/24",
+                          f"--bind-address={listen}", "--advertise-address=192.0.2.1", f"--secure-port={self.port}", "--service-cluster-ip-range=10.96.0.0/24",
                           "--endpoint-reconciler-type=none", "--authorization-mode=Node,RBAC", f"--client-ca-file={self.ca}",
                           f"--tls-cert-file={server.crt}", f"--tls-private-key-file={server.key}", f"--token-auth-file={tokens}",
                           "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",

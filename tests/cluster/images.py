@@ -16,6 +16,13 @@ def libraries_of(program):
     return re.findall(r"(?:=> )?(/\S+) \(0x", done.stdout)
 
 
+def library(name):
+    """{path in the image: path here} of one that a program loads when it needs it."""
+    listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    path = re.search(rf"\t{re.escape(name)} .*=> (\S+)", listed).group(1)
+    return {path: path}
+
+
 def layer_of(files):
     """The bytes of a tar. @files: path in the image to path here."""
     files = dict(files)

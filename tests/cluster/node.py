@@ -33,13 +33,15 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 
 NETWORK = {
     "cniVersion": "0.4.0", "name": "pods",
-    "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "198.51.100.0/24"}]], "dataDir": ""}}],
+    "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "198.51.100.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}],
+                                       "dataDir": ""}}],
 }
 
 
 # What a kubelet sets for the whole machine, which is not this cluster's alone.
 SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
            "kernel/keys/root_maxbytes")
+HOST_PATHS = ("/var/cache/cairn", "/var/lib/cairn-agent")  # of the agent's pods: here, others than the machine's
 CGROUPS = "cairn-cluster"  # below it are the pods' cgroups: a kubelet ends what it does not know there
 
 
@@ -61,7 +63,7 @@ def make_loopback():
 
 
 def make_place(folder):
-    """An address that is no loopback, as the kubelet wants one; files of its own in place of SYSCTLS; and cgroups."""
+    """An address that is no loopback, as the kubelet wants one; files of its own in place of SYSCTLS and HOST_PATHS; and cgroups."""
     run("ip", "link", "add", "node0", "type", "veth", "peer", "name", "node1")
     run("ip", "addr", "add", f"{ADDRESS}/24", "dev", "node0")
     run("ip", "link", "set", "node0", "up")
@@ -71,6 +73,11 @@ def make_place(folder):
         own = pathlib.Path(folder) / f"sysctl-{number}"
         own.write_text((pathlib.Path("/proc/sys") / name).read_text())
         run("mount", "--bind", own, f"/proc/sys/{name}")
+    for name in HOST_PATHS:
+        own = pathlib.Path(folder) / name.replace("/", "-")
+        own.mkdir()
+        pathlib.Path(name).mkdir(exist_ok=True)
+        run("mount", "--bind", own, name)
     for hierarchy in hierarchies():
         (hierarchy / CGROUPS).mkdir(exist_ok=True)
     cpuset = pathlib.Path("/sys/fs/cgroup/cpuset")
@@ -149,10 +156,15 @@ class Node:
         return subprocess.run(["ctr", "-a", f"{self.folder}/c.sock", "-n", "k8s.io", *map(str, arguments)], capture_output=True, text=True,
                               check=False, timeout=120)
 
+    def run_ctr(self, *arguments):
+        """Its output."""
+        done = self._ctr(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def add_image(self, name, files, entrypoint, user="0"):
         path = write_image(self.folder / "image.tar", name, files, entrypoint, user)
-        done = self._ctr("images", "import", path)
-        assert done.returncode == 0, done.stderr
+        self.run_ctr("images", "import", path)
         path.unlink()
 
     def is_ready(self):
