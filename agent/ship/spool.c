@@ -492,12 +492,13 @@ void spool_add(struct spool *spool, struct batch *batch, uint64_t sample_count)
 	pthread_mutex_unlock(&spool->mutex);
 }
 
-static int load(struct spool *spool, struct batch *batch, struct error *err)
+/* @file: its number when it was taken; one that was in memory then may be written meanwhile. */
+static int load(struct spool *spool, struct batch *batch, uint64_t file, struct error *err)
 {
-	int rc = batch->file ? spool_folder_begin_sending(spool->folder, batch->file, err) : 0;
+	int rc = file ? spool_folder_begin_sending(spool->folder, file, err) : 0;
 
 	if (!rc && !batch->profile && !batch->packed.bytes)
-		rc = spool_folder_read(spool->folder, batch->file, batch, err);
+		rc = spool_folder_read(spool->folder, file, batch, err);
 	return rc ? rc : batch_unpack(batch, err);
 }
 
@@ -520,13 +521,14 @@ static void drop_unreadable(struct spool *spool, struct batch *batch, const stru
 }
 
 /* The oldest, not yet loaded. */
-static struct batch *wait_for_oldest(struct spool *spool)
+static struct batch *wait_for_oldest(struct spool *spool, uint64_t *ret_file)
 {
 	pthread_mutex_lock(&spool->mutex);
 	while (!spool->oldest && !spool->is_ended)
 		pthread_cond_wait(&spool->added, &spool->mutex);
 	struct batch *batch = spool->oldest ? remove_after(spool, NULL) : NULL;
 	spool->sending = batch;
+	*ret_file = batch ? batch->file : 0;
 	pthread_mutex_unlock(&spool->mutex);
 	return batch;
 }
@@ -534,11 +536,12 @@ static struct batch *wait_for_oldest(struct spool *spool)
 struct batch *spool_next(struct spool *spool)
 {
 	struct batch *batch;
+	uint64_t file;
 
-	while ((batch = wait_for_oldest(spool))) {
+	while ((batch = wait_for_oldest(spool, &file))) {
 		struct error err = { 0 };
 
-		if (load(spool, batch, &err) == 0)
+		if (load(spool, batch, file, &err) == 0)
 			return batch;
 		drop_unreadable(spool, batch, &err);
 	}

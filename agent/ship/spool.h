@@ -24,8 +24,7 @@
 #include "base/error.h"
 
 enum {
-	SPOOL_BATCHES_MAX =
-		1 << 16, // in memory, and on disk: three days of export intervals of 5 s
+	SPOOL_BATCHES_MAX = 1 << 16, // in memory, and on disk: three days of intervals of 5 s
 	SPOOL_MEMORY_MS = 1000,
 	SPOOL_RETRY_S = 30,
 };
