@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/bpf/machine.h"
+#include "agent/collector_answer.h"
 #include "agent/profiler.h"
 #include "agent/relabel/relabel_file.h"
 #include "agent/ship/sender.h"
@@ -21,6 +22,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/event_log.h"
+#include "base/secret_file.h"
 #include "proto/rpc.h"
 
 enum {
@@ -294,61 +296,60 @@ static void check_relabel(struct check *check)
 
 // ---- the collector --------------------------------------------------------------------------
 
-/* A request without a profile: the collector first asks who sends it, then refuses it as malformed. Nothing is stored. */
-static enum rpc_status ask_collector(const struct options *options, struct error *err)
+/* What is wrong with a file of this node is no fault of the collector. */
+static int open_client(struct check *check, struct rpc_client **ret_client)
 {
+	const struct options *options = check->options;
 	const struct rpc_security security = {
 		.ca_file = options->tls_ca,
 		.certificate_file = options->tls_cert,
 		.key_file = options->tls_key,
 		.token_file = options->token_file,
 	};
-	_cleanup_(buffer_deinit) struct buffer request = { 0 }, response = { 0 };
-	struct rpc_client *client = NULL;
-	enum rpc_status status = RPC_UNKNOWN;
+	char secret[SECRET_BYTES_MAX];
+	struct error err = { 0 };
+	int rc = options->token_file ? secret_file_read(options->token_file, secret, &err) : 0;
+	bool is_token = rc;
 
-	if (!rpc_client_open(options->collector, ANSWER_BYTES_MAX, &security, &client, err))
-		status = rpc_client_call(client, SENDER_EXPORT_METHOD, &request,
-					 NODE_CHECK_COLLECTOR_MS, &response, err);
-	rpc_client_close(client);
-	return status;
+	secret_erase(secret, sizeof(secret));
+	if (!rc)
+		rc = rpc_client_open(options->collector, ANSWER_BYTES_MAX, &security, ret_client,
+				     &err);
+	if (rc)
+		say(check, FINDING_FAILURE, "settings", "%s%s", is_token ? "--token-file " : "",
+		    err.text);
+	return rc;
 }
 
-/* gRPC's words are long; the last ones are the system's. */
-static const char *reason_of(const char *text)
-{
-	const char *colon = strrchr(text, ':');
-
-	return colon && colon[1] == ' ' ? colon + 2 : text;
-}
-
+/* A request without a profile: the collector first asks who sends it. Nothing is stored, nor counted. */
 static bool check_collector(struct check *check)
 {
-	const char *address = check->options->collector;
+	static const enum finding of_answer[] = {
+		[COLLECTOR_TAKES] = FINDING_OK,
+		[COLLECTOR_TAKES_NONE_NOW] = FINDING_WARNING,
+		[COLLECTOR_TAKES_NONE] = FINDING_FAILURE,
+	};
+	_cleanup_(buffer_deinit) struct buffer request = { 0 }, response = { 0 };
+	const struct options *options = check->options;
+	struct rpc_client *client = NULL;
+	char text[COLLECTOR_ANSWER_BYTES];
 	struct error err = { 0 };
 
-	switch (ask_collector(check->options, &err)) {
-	case RPC_OK:
-	case RPC_INVALID_ARGUMENT:
-		say(check, FINDING_OK, "collector", "%s takes this agent's profiles%s", address,
-		    check->options->tls_ca ? ", by TLS" : "");
-		return true;
-	case RPC_RESOURCE_EXHAUSTED:
-		say(check, FINDING_WARNING, "collector", "%s takes none now: %s", address,
-		    err.text);
-		return true;
-	case RPC_UNAVAILABLE:
-	case RPC_DEADLINE_EXCEEDED:
-		say(check, FINDING_FAILURE, "collector",
-		    "%s does not answer: %s; is cairn-collector running there? --collector names "
-		    "another address, --tls-ca says that it is encrypted",
-		    address, reason_of(err.text));
+	if (open_client(check, &client))
 		return false;
-	default:
-		say(check, FINDING_FAILURE, "collector", "%s takes no profile of this agent: %s",
-		    address, err.text);
-		return false;
-	}
+	const struct collector_question question = {
+		.address = options->collector,
+		.has_tls = options->tls_ca,
+		.has_login = options->token_file || options->tls_cert,
+		.status = rpc_client_call(client, SENDER_EXPORT_METHOD, &request,
+					  NODE_CHECK_COLLECTOR_MS, &response, &err),
+		.words = err.text,
+	};
+	enum collector_answer answer = collector_answer(&question, text);
+
+	rpc_client_close(client);
+	say(check, of_answer[answer], "collector", "%s", text);
+	return answer != COLLECTOR_TAKES_NONE;
 }
 
 // ---- all ------------------------------------------------------------------------------------

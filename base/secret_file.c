@@ -39,11 +39,11 @@ int secret_file_read(const char *path, char ret_secret[SECRET_BYTES_MAX], struct
 	ssize_t got = 0;
 
 	if (fd < 0)
-		return error_errno(err, -errno, "%s: read the token", path);
+		return error_errno(err, -errno, "%s: cannot read the token", path);
 	while (size < SECRET_BYTES_MAX &&
 	       (got = read(fd, bytes + size, SECRET_BYTES_MAX - size)) > 0)
 		size += (size_t)got;
-	int rc = got < 0 ? error_errno(err, -errno, "%s: read the token", path) : 0;
+	int rc = got < 0 ? error_errno(err, -errno, "%s: cannot read the token", path) : 0;
 	if (!rc && size == SECRET_BYTES_MAX)
 		rc = error_set(err, -EINVAL, "%s: longer than %d bytes; a token is one line", path,
 			       SECRET_BYTES_MAX - 1);

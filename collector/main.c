@@ -39,6 +39,7 @@
 
 enum {
 	EXIT_USAGE = 2,
+	PORT_TEXT_BYTES = 32,
 	// Memory of decoding and storing a batch, per byte of it: 25 were measured, of many series with
 	// small values (tests/e2e/test_overload.py).
 	EXPORT_WORK_PER_BYTE = 26,
@@ -104,6 +105,17 @@ static void collector_close(struct collector *collector)
 	collector_options_deinit(&collector->options);
 }
 
+/** Of an address that leaves the port to the kernel: which it is. */
+static const char *port_text(const char *address, int port, char text[PORT_TEXT_BYTES])
+{
+	const char *colon = strrchr(address, ':');
+
+	if (!port || !colon || strtol(colon + 1, NULL, 10))
+		return "";
+	snprintf(text, PORT_TEXT_BYTES, " (port %d)", port);
+	return text;
+}
+
 static int open_grpc(struct collector *collector, struct error *err)
 {
 	const struct rpc_method methods[] = {
@@ -116,6 +128,7 @@ static int open_grpc(struct collector *collector, struct error *err)
 		{ .name = HEALTH_METHOD, .handle = readiness_health, .work_per_byte = 1 },
 	};
 	struct rpc_server_limits limits = rpc_server_limits_default;
+	char text[PORT_TEXT_BYTES];
 	const struct rpc_server_options options = {
 		.address = collector->options.grpc,
 		.message_bytes_max = EXPORT_MESSAGE_BYTES_MAX,
@@ -135,8 +148,8 @@ static int open_grpc(struct collector *collector, struct error *err)
 	limits.connections_per_peer_max = limits.connections_max - limits.connections_max / 4;
 	int rc = rpc_server_open(&options, &collector->grpc, &port, err);
 	if (!rc && port)
-		log_info("collector: receiving batches on %s (port %d)", collector->options.grpc,
-			 port);
+		log_info("collector: receiving batches on %s%s", collector->options.grpc,
+			 port_text(collector->options.grpc, port, text));
 	if (rc)
 		return rc;
 	collector->readiness = readiness_open(collector->grpc, &collector->metrics);
@@ -175,6 +188,7 @@ static int open_admin(struct collector *collector, struct error *err)
 {
 	const char *address = collector->options.admin;
 	bool is_unix = address && strncmp(address, "unix:", 5) == 0;
+	char text[PORT_TEXT_BYTES];
 	int port;
 
 	if (!address)
@@ -197,7 +211,8 @@ static int open_admin(struct collector *collector, struct error *err)
 	};
 	int rc = http_server_open(&options, &collector->admin, &port, err);
 	if (!rc)
-		log_info("collector: probes and metrics at %s (port %d)", address, port);
+		log_info("collector: probes and metrics at %s%s", address,
+			 port_text(address, port, text));
 	return rc;
 }
 

@@ -148,8 +148,9 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .default_text = NULL,
 		  .argument = "ADDR",
 		  .help = "Answer /metrics, /healthz and /readyz at this host:port or unix:PATH, "
-			  "however many queries run. Default: unix:DIR/admin.sock of --data; none: "
-			  "no such listener" },
+			  "however many queries run, and accept what changes the store, as --http: "
+			  "debug files, boosts, deletions. Default: unix:DIR/admin.sock of --data; "
+			  "none: no such listener" },
 		{ .name = "access",
 		  .kind = CONFIG_STRING,
 		  .value = &options->access,

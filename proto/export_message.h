@@ -16,6 +16,12 @@ enum {
 	EXPORT_MESSAGE_BYTES_MAX = 64 << 20, // OTLP's recommended limit
 };
 
+/**
+ * What a collector answers to an empty request, as INVALID_ARGUMENT, after the login: it takes batches. `cairn doctor` asks so.
+ */
+#define EXPORT_EMPTY          "empty request: batches of this login are taken"
+#define EXPORT_EMPTY_NO_LOGIN "empty request: batches are taken without a login"
+
 /** Identifies a batch: makes its export idempotent. */
 struct batch_id {
 	struct id128 agent;

@@ -93,6 +93,14 @@ static int read_pem(const char *path, struct buffer *buffer, struct error *err)
 					  : 0;
 }
 
+/* gRPC would refuse every server, without a word. */
+static int check_pem(const struct buffer *pem, const char *path, struct error *err)
+{
+	return strstr((const char *)pem->bytes, "CERTIFICATE-----")
+		       ? 0
+		       : error_set(err, -EINVAL, "%.200s holds no certificate (PEM)", path);
+}
+
 static void erase_buffer(struct buffer *buffer)
 {
 	if (buffer->bytes)
@@ -111,6 +119,8 @@ static int tls_credentials_new(struct rpc_client *client,
 		client->files[i].version = file_version_of(client->files[i].path);
 		if (client->files[i].path)
 			rc = read_pem(client->files[i].path, &files[i], err);
+		if (!rc && client->files[i].path && i != WATCHED_KEY)
+			rc = check_pem(&files[i], client->files[i].path, err);
 	}
 	if (!rc) {
 		pair.cert_chain = (const char *)files[WATCHED_CERTIFICATE].bytes;

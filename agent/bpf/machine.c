@@ -69,7 +69,7 @@ const struct capability *machine_next_missing(uint64_t effective, uint32_t *posi
 	return NULL;
 }
 
-int machine_check_capabilities(uint64_t effective, struct error *err)
+int machine_check_capabilities(uint64_t effective, bool is_root, struct error *err)
 {
 	const struct capability *missing;
 	char names[128] = "";
@@ -83,6 +83,13 @@ int machine_check_capabilities(uint64_t effective, struct error *err)
 	}
 	if (!names[0])
 		return 0;
+	if (is_root)
+		return error_set(err, -EPERM,
+				 "cairn runs as root without these capabilities, which it "
+				 "needs:%s; add them to the container "
+				 "(securityContext.capabilities.add) or the unit "
+				 "(AmbientCapabilities=, CapabilityBoundingSet=)",
+				 names);
 	return error_set(err, -EPERM,
 			 "cairn needs root, or these capabilities, which it lacks:%s; run it with "
 			 "sudo, or give it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG, "
@@ -149,7 +156,7 @@ int machine_check(struct error *err)
 	if (!rc)
 		rc = machine_read_capabilities(&effective, err);
 	if (!rc)
-		rc = machine_check_capabilities(effective, err);
+		rc = machine_check_capabilities(effective, geteuid() == 0, err);
 	if (!rc)
 		rc = machine_check_btf(NULL, err);
 	if (rc)

@@ -15,9 +15,9 @@ int machine_check(struct error *err);
 int machine_check_release(const char *release, struct error *err);
 
 /**
- * @effective: the CapEff mask of /proc/self/status. Returns 0, or -EPERM and the names of those missing.
+ * @effective: the CapEff mask of /proc/self/status. @is_root: the remedy is not sudo then. Returns 0, or -EPERM and the names of those missing.
  */
-int machine_check_capabilities(uint64_t effective, struct error *err);
+int machine_check_capabilities(uint64_t effective, bool is_root, struct error *err);
 
 /** @capability: of linux/capability.h. */
 bool machine_has_capability(int capability);

@@ -205,10 +205,12 @@ static int read_file(struct kallsyms *kallsyms, const char *path, struct error *
 	if (rc)
 		return error_errno(err, rc, "kernel symbols: read %s", path);
 	finish(kallsyms);
+	// The kernel's kallsyms_show_value().
 	if (!kallsyms->count && hidden)
 		return error_set(err, -EPERM,
 				 "kernel symbols: all addresses in %s are hidden: give the agent "
-				 "CAP_SYSLOG, or set kernel.kptr_restrict to 0",
+				 "CAP_SYSLOG (or set kernel.kptr_restrict to 0 and "
+				 "kernel.perf_event_paranoid to 1)",
 				 path);
 	if (!kallsyms->count)
 		return error_set(err, -ENOENT, "kernel symbols: no functions in %s", path);

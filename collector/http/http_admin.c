@@ -41,8 +41,12 @@ void http_admin_handle(void *context, const struct http_request *request,
 		return;
 	}
 	response->endpoint = "unknown";
-	http_respond_error(response, 404, "not_found", "",
-			   "no such path; this listener has /metrics, /healthz and /readyz");
+	http_respond_error(
+		response, 404, "not_found", "",
+		"no such path; this listener has /metrics, /healthz and /readyz, and what "
+		"changes the store, as at --http: PUT and DELETE "
+		"/api/v1/debug-files/ID, POST and DELETE /api/v1/boosts, DELETE "
+		"/api/v1/series");
 }
 
 bool http_admin_admit(void *context, struct http_request *request, struct http_response *response)

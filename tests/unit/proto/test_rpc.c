@@ -665,7 +665,24 @@ TEST(serves_a_unix_socket)
 	unlink(address + 5);
 }
 
-RUN_TESTS(cmocka_unit_test(returns_messages_as_sent),
+TEST(refuses_a_ca_without_a_certificate)
+{
+	char path[] = "/tmp/cairn-ca-XXXXXX", expected[80];
+	const struct rpc_security security = { .ca_file = path };
+	struct rpc_client *client = NULL;
+	struct error err = { 0 };
+	int fd = mkstemp(path);
+
+	assert_int_equal(4, write(fd, "text", 4));
+	close(fd);
+	snprintf(expected, sizeof(expected), "%s holds no certificate (PEM)", path);
+	EXPECT_EQ(-EINVAL, rpc_client_open("127.0.0.1:1", 1, &security, &client, &err), "open");
+	EXPECT_STR(expected, err.text, "what is wrong");
+	unlink(path);
+}
+
+RUN_TESTS(cmocka_unit_test(refuses_a_ca_without_a_certificate),
+	  cmocka_unit_test(returns_messages_as_sent),
 	  cmocka_unit_test(errors_carry_status_and_text),
 	  cmocka_unit_test(refuses_responses_above_the_limit),
 	  cmocka_unit_test(a_call_that_was_answered_is_not_repeated),

@@ -52,12 +52,24 @@ TEST(names_missing_capabilities)
 	for EACH (c, cases) {
 		struct error err = { 0 };
 
-		EXPECT_EQ(c->rc, machine_check_capabilities(c->effective, &err), c->what);
+		EXPECT_EQ(c->rc, machine_check_capabilities(c->effective, false, &err), c->what);
 		if (c->missing && !strstr(err.text, c->missing))
 			fail_msg("%s: %s", c->what, err.text);
 		if (c->rc)
 			assert_non_null(strstr(err.text, "sudo"));
 	}
+}
+
+TEST(sends_root_to_its_container_or_unit)
+{
+	struct error err = { 0 };
+
+	EXPECT_EQ(-EPERM, machine_check_capabilities(1ULL << 38 | 1ULL << 39, true, &err), "none");
+	EXPECT_STR("cairn runs as root without these capabilities, which it needs: CAP_SYS_PTRACE; "
+		   "add "
+		   "them to the container (securityContext.capabilities.add) or the unit "
+		   "(AmbientCapabilities=, CapabilityBoundingSet=)",
+		   err.text, "remedy");
 }
 
 TEST(names_each_missing_capability)
@@ -117,6 +129,7 @@ TEST(refuses_a_pid_namespace_with_the_remedy)
 
 RUN_TESTS(cmocka_unit_test(refuses_old_kernels_by_name),
 	  cmocka_unit_test(names_missing_capabilities),
+	  cmocka_unit_test(sends_root_to_its_container_or_unit),
 	  cmocka_unit_test(names_each_missing_capability),
 	  cmocka_unit_test(administration_includes_two_capabilities),
 	  cmocka_unit_test(refuses_a_kernel_without_btf),

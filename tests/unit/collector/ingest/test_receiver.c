@@ -279,6 +279,17 @@ TEST(refuses_malformed_batches)
 	close_fixture(&f);
 }
 
+TEST(answers_an_empty_request_uncounted)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	EXPECT_EQ(RPC_INVALID_ARGUMENT, export_bytes(&f, "", 0), "status");
+	EXPECT_STR(EXPORT_EMPTY_NO_LOGIN, f.err.text, "the answer");
+	EXPECT_EQ(0, f.metrics.counters[METRIC_INGEST_MALFORMED], "it is no batch");
+	close_fixture(&f);
+}
+
 TEST(refuses_a_newer_contract_version)
 {
 	struct fixture f;
@@ -342,6 +353,7 @@ TEST(the_table_of_agents_is_bounded)
 RUN_TESTS(cmocka_unit_test(stores_and_counts_a_batch_once),
 	  cmocka_unit_test(answers_with_boosts_and_notes_reports),
 	  cmocka_unit_test(requests_unknown_stacks), cmocka_unit_test(answers_what_was_refused),
+	  cmocka_unit_test(answers_an_empty_request_uncounted),
 	  cmocka_unit_test(identifies_a_batch_by_its_peer),
 	  cmocka_unit_test(agents_retry_when_the_store_fails),
 	  cmocka_unit_test(refuses_malformed_batches),
