@@ -8,10 +8,11 @@
 
 #include "base/clock.h"
 #include "base/config/config_quantity.h"
+#include "base/edit_distance.h"
 
 #define INTERVAL_NS_MAX (7 * 24 * 3600 * NS_PER_SECOND)
 
-enum { COMMAND_NAME_BYTES_MAX = 16, NEAR_EDITS_MAX = 2 };
+enum { NEAR_EDITS_MAX = 2 };
 
 static int parse_seconds(const char *text, uint64_t *ret_ns)
 {
@@ -51,43 +52,12 @@ const struct command *command_find(const struct command *commands, uint32_t coun
 	return NULL;
 }
 
-static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
-{
-	uint32_t least = a < b ? a : b;
-
-	return least < c ? least : c;
-}
-
-// Levenshtein's distance, one row at a time. @b is at most COMMAND_NAME_BYTES_MAX long.
-static uint32_t edit_distance(const char *a, const char *b)
-{
-	uint32_t row[COMMAND_NAME_BYTES_MAX + 1];
-	uint32_t length = (uint32_t)strlen(b);
-
-	for (uint32_t j = 0; j <= length; j++)
-		row[j] = j;
-	for (uint32_t i = 0; a[i]; i++) {
-		uint32_t diagonal = row[0];
-
-		row[0] = i + 1;
-		for (uint32_t j = 0; j < length; j++) {
-			uint32_t substituted = diagonal + (a[i] != b[j]);
-
-			diagonal = row[j + 1];
-			row[j + 1] = min3(row[j] + 1, row[j + 1] + 1, substituted);
-		}
-	}
-	return row[length];
-}
-
 const struct command *command_nearest(const struct command *commands, uint32_t count,
 				      const char *name)
 {
 	const struct command *nearest = NULL;
 	uint32_t least = NEAR_EDITS_MAX + 1;
 
-	if (strlen(name) > COMMAND_NAME_BYTES_MAX)
-		return NULL;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t edits = edit_distance(name, commands[i].name);
 

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config_quantity.h"
+#include "base/edit_distance.h"
 
 const struct config_option *config_find(const struct config_program *program, const char *name)
 {
@@ -21,46 +22,16 @@ const struct config_option *config_find(const struct config_program *program, co
 
 // ---- the nearest name -----------------------------------------------------------------------
 
-static unsigned int min3(unsigned int a, unsigned int b, unsigned int c)
-{
-	unsigned int least = a < b ? a : b;
-
-	return least < c ? least : c;
-}
-
-// Levenshtein's distance: letters to insert, remove or replace, kept one row at a time.
-static unsigned int edit_distance(const char *a, const char *b)
-{
-	unsigned int row[CONFIG_NAME_BYTES + 1];
-	size_t width = strnlen(b, CONFIG_NAME_BYTES);
-
-	for (size_t i = 0; i <= width; i++)
-		row[i] = (unsigned int)i;
-	for (size_t y = 1; *a && y <= CONFIG_NAME_BYTES; y++, a++) {
-		unsigned int diagonal = row[0];
-
-		row[0] = (unsigned int)y;
-		for (size_t x = 1; x <= width; x++) {
-			unsigned int above = row[x];
-
-			row[x] = min3(above + 1, row[x - 1] + 1, diagonal + (*a != b[x - 1]));
-			diagonal = above;
-		}
-	}
-	return row[width];
-}
-
 static const char *nearest_name(const struct config_program *program, const char *name)
 {
 	static const char *const built_in[] = { "config", "help", "version" };
 	const char *nearest = NULL;
-	// Further away than a third of its letters, a name is another word, not a slip.
-	unsigned int least = (unsigned int)strnlen(name, CONFIG_NAME_BYTES) / 3 + 2;
+	uint32_t least = edit_distance_of_slip(name) + 1;
 
 	for (uint32_t i = 0; i < program->option_count + ARRAY_SIZE(built_in); i++) {
 		const char *known = i < program->option_count ? program->options[i].name
 							      : built_in[i - program->option_count];
-		unsigned int distance = edit_distance(name, known);
+		uint32_t distance = edit_distance(name, known);
 
 		if (distance < least) {
 			least = distance;
