@@ -15,6 +15,7 @@
 #include "base/utc_text.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
+#include "cli/no_match.h"
 
 #define MINUTE_NS (60 * NS_PER_SECOND)
 
@@ -139,6 +140,17 @@ static int ask_collector(const struct delete_options *options, bool dry_run,
 	return rc;
 }
 
+/* Of the newest data, which the collector lists without a range of the user's. */
+static int explain_no_series(const struct delete_options *options, struct error *err)
+{
+	struct api_request request = options->request;
+
+	request.from = request.from ? request.from : (char *)"now-31d";
+	request.to = request.to ? request.to : (char *)"now";
+	no_match_ask(&request, NULL, err);
+	return *err->text ? -ENODATA : error_set(err, -ENODATA, "no series match");
+}
+
 static const char *time_text(const char *seconds, const char *absent, char text[UTC_TEXT_BYTES])
 {
 	return seconds ? utc_text(strtoull(seconds, NULL, 10), text) : absent;
@@ -164,7 +176,9 @@ static int delete_series(const struct delete_options *options, struct error *err
 		rc = ask_collector(options, true, &deletion, err);
 		if (rc)
 			return rc;
-		if (options->dry_run || !deletion.series) {
+		if (!deletion.series)
+			return explain_no_series(options, err);
+		if (options->dry_run) {
 			printf("%lld series would be deleted\n", deletion.series);
 			return 0;
 		}
@@ -172,6 +186,8 @@ static int delete_series(const struct delete_options *options, struct error *err
 			return error_set(err, -ECANCELED, "nothing was deleted");
 	}
 	rc = ask_collector(options, false, &deletion, err);
+	if (!rc && !deletion.series)
+		rc = explain_no_series(options, err);
 	if (!rc)
 		printf("deleted %lld series, in %lld hours of profiles\n", deletion.series,
 		       deletion.hours);

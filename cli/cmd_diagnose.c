@@ -14,6 +14,7 @@
 #include "cli/function_table.h"
 #include "cli/http_client.h"
 #include "cli/api_request.h"
+#include "cli/no_match.h"
 
 #define SHARE_PERCENT_MIN 0.05 // less is printed as 0.0
 
@@ -295,6 +296,15 @@ static int print_verdict(const struct api_request *request, const struct http_re
 	return 0;
 }
 
+static bool is_verdict_of_nothing(const struct http_response *response)
+{
+	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
+	bool is_nothing = strcmp(json_text_of(root, "class"), "no_data") == 0;
+
+	json_decref(root);
+	return is_nothing;
+}
+
 static int diagnose(const struct diagnose_options *options, struct error *err)
 {
 	_cleanup_(http_response_deinit) struct http_response response = { 0 };
@@ -304,9 +314,11 @@ static int diagnose(const struct diagnose_options *options, struct error *err)
 	int rc = api_request_send(&options->request, &url, &response, err);
 	if (rc)
 		return rc;
+	if (is_verdict_of_nothing(&response))
+		rc = no_match_ask(&options->request, NULL, err);
 	if (options->json)
 		fwrite(response.body.bytes, 1, response.body.size, stdout);
-	else
+	else if (!rc)
 		rc = print_verdict(&options->request, &response, err);
 	if (!rc && (fflush(stdout) || ferror(stdout)))
 		rc = error_errno(err, -errno, "cannot write to standard output");

@@ -15,18 +15,25 @@
 #include "base/contract/profile_type.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
+#include "cli/group_table.h"
 #include "cli/http_client.h"
+#include "cli/no_match.h"
 #include "cli/output_file.h"
 #include "cli/api_request.h"
 #include "cli/selector_text.h"
 #include "proto/export.h"
 
-enum { HELP_COLUMNS = 79, NOTES_BYTES = 2048 };
+enum {
+	HELP_COLUMNS = 79,
+	NOTES_BYTES = 2048,
+	EMPTY_FILE_BYTES_MAX = 32 << 10, // of a profile without samples; an SVG has its script
+};
 
 struct query_options {
 	struct api_request request;
 	char *type_text;
-	const char *type; // in five parts
+	const char *type;     // in five parts
+	const char *group_by; // of a type without stacks; NULL: it has some
 	char *output;
 	uint64_t limit;
 	bool json;
@@ -43,9 +50,12 @@ static const char notes_format[] =
 	".pb.gz (pprof). TYPE is a profile type in five parts or one of these words:\n"
 	"%s.\n"
 	"Off-CPU time excludes idle workers and event loops, unless SELECTOR names the\n"
-	"label wait; how much was excluded is printed.\n"
+	"label wait; how much was excluded is printed. A type without stacks is printed by its\n"
+	"own label, as wall by state. The exit status is 1 if nothing matches: FILE is then not\n"
+	"written.\n"
 	"\n"
 	"  cairn query checkout\n"
+	"  cairn query checkout --type wall\n"
 	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n"
 	"  cairn query '{service=\"llm\", wait=\"lock\"}' --type off-cpu\n";
 
@@ -103,6 +113,18 @@ static void exclude_idle(struct query_options *options)
 	options->idle_selector = selector_text_with(selector, LABEL_WAIT "=\"idle\"");
 }
 
+/* The label that tells most of a type without stacks: its own, else the process if the service is given. */
+static const char *group_by_of(const struct query_options *options)
+{
+	const struct profile_type_spec *spec = profile_type_spec(options->type);
+
+	if (!spec || !spec->no_stacks || options->output)
+		return NULL;
+	if (!spec->group_by)
+		return *options->request.selector ? LABEL_PROCESS : LABEL_SERVICE;
+	return strcmp(spec->group_by, LABEL_KNOB) == 0 ? LABEL_KNOB "," LABEL_STEP : spec->group_by;
+}
+
 static int check(struct query_options *options, struct error *err)
 {
 	struct error cause = { 0 };
@@ -112,6 +134,8 @@ static int check(struct query_options *options, struct error *err)
 		rc = error_set(err, -EINVAL, "--type: %s", cause.text);
 	if (!rc)
 		exclude_idle(options);
+	if (!rc)
+		options->group_by = group_by_of(options);
 	if (!rc && options->output)
 		rc = output_file_check_name(options->output, err);
 	if (!rc && options->output)
@@ -143,17 +167,28 @@ static const char *format_name(enum export_format format)
 	return "";
 }
 
+static const char *path_of(const struct query_options *options)
+{
+	if (options->output)
+		return "/api/v1/merge";
+	// Only this one takes several labels; its first step may begin before --from.
+	if (options->group_by && strchr(options->group_by, ','))
+		return "/api/v1/series";
+	return "/api/v1/top";
+}
+
 static void build_url(const struct query_options *options, struct buffer *url)
 {
+	const char *path = path_of(options);
 	char limit[24];
 
-	api_request_begin_url(&options->request, options->output ? "/api/v1/merge" : "/api/v1/top",
-			      url);
+	api_request_begin_url(&options->request, path, url);
 	http_append_parameter(url, "type", options->type);
+	http_append_parameter(url, "group_by", options->group_by);
 	if (options->output)
 		http_append_parameter(url, "format", format_name(options->format));
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)options->limit);
-	if (!options->output)
+	if (strcmp(path, "/api/v1/top") == 0)
 		http_append_parameter(url, "limit", limit);
 }
 
@@ -169,27 +204,32 @@ static int fetch(const struct query_options *options, struct http_response *resp
 	return api_request_send(&options->request, &url, response, err);
 }
 
-/* Excluded time in nanoseconds; 0 also if the collector does not answer. */
-static int64_t fetch_idle(const struct query_options *options)
+/* The sum of what @selector matches, without a table; 0 also if the collector does not answer. */
+static int64_t fetch_total(const struct query_options *options, const char *selector)
 {
 	_cleanup_(http_response_deinit) struct http_response response = { 0 };
 	_cleanup_(buffer_deinit) struct buffer url = { 0 };
 	struct query_options asked = *options;
 	struct error ignored = { 0 };
 
-	if (!options->idle_selector)
-		return 0;
-	asked.request.selector = options->idle_selector;
+	asked.request.selector = selector;
 	asked.output = NULL;
+	asked.group_by = NULL;
 	asked.limit = 1;
 	build_url(&asked, &url);
 	if (api_request_send(&options->request, &url, &response, &ignored))
 		return 0;
 	json_t *root = json_loadb((const char *)response.body.bytes, response.body.size, 0, NULL);
-	int64_t idle_ns = json_integer_value(json_object_get(root, "total"));
+	int64_t total = json_integer_value(json_object_get(root, "total"));
 
 	json_decref(root);
-	return idle_ns;
+	return total;
+}
+
+/* Excluded time in nanoseconds. */
+static int64_t fetch_idle(const struct query_options *options)
+{
+	return options->idle_selector ? fetch_total(options, options->idle_selector) : 0;
 }
 
 /* On standard error, so that standard output has the table alone. */
@@ -200,6 +240,37 @@ static void report_idle(const struct query_options *options)
 	if (idle_ns)
 		fprintf(stderr, "%.1f s of idle off-CPU time excluded; --idle includes it\n",
 			(double)idle_ns / NS_PER_SECOND);
+}
+
+/* Has the answer no sample? A file does not say so, but one with samples is seldom as small. */
+static bool is_empty(const struct query_options *options, const struct http_response *response)
+{
+	if (options->output)
+		return response->body.size <= EMPTY_FILE_BYTES_MAX &&
+		       !fetch_total(options, options->busy_selector ? options->busy_selector
+								    : options->request.selector);
+	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
+	bool is_empty = root && !group_table_has_values(root);
+
+	json_decref(root);
+	return is_empty;
+}
+
+/* Why there is no sample. Returns -ENODATA. */
+static int explain_empty(const struct query_options *options, bool is_replacing, struct error *err)
+{
+	struct error cause = { 0 };
+	int64_t idle_ns = fetch_idle(options);
+
+	if (idle_ns)
+		error_set(&cause, -ENODATA,
+			  "only idle off-CPU time matches (%.1f s); --idle includes it",
+			  (double)idle_ns / NS_PER_SECOND);
+	else
+		no_match_ask(&options->request, options->type, &cause);
+	return error_set(err, -ENODATA, "%s%s%s%s", cause.text, is_replacing ? "; " : "",
+			 is_replacing ? options->output : "",
+			 is_replacing ? " left as it was" : "");
 }
 
 static enum frame_kind kind_of_name(const char *name)
@@ -228,6 +299,33 @@ static int read_rows(const json_t *root, struct function_table *table)
 	}
 	table->total = json_integer_value(json_object_get(root, "total"));
 	return rc;
+}
+
+/* Why the table has no functions, and which types have. */
+static void report_no_stacks(const struct query_options *options)
+{
+	const struct profile_type_spec *spec = profile_type_spec(options->type);
+
+	fprintf(stderr, "%s", spec->no_stacks);
+	for (size_t i = 0; spec->see[i]; i++) {
+		const struct profile_type_spec *other = profile_type_spec(spec->see[i]);
+
+		fprintf(stderr, "%s %s", i ? "," : "",
+			other && other->word ? other->word : spec->see[i]);
+	}
+	fputc('\n', stderr);
+}
+
+static int print_groups(const struct query_options *options, const struct http_response *response,
+			struct error *err)
+{
+	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
+	int rc = group_table_print(root, options->group_by, (uint32_t)options->limit, stdout);
+
+	json_decref(root);
+	return rc ? error_set(err, rc, "%s did not answer with a table; is it a cairn-collector?",
+			      options->request.collector_http)
+		  : 0;
 }
 
 static int print_table(const struct query_options *options, const struct http_response *response,
@@ -267,6 +365,8 @@ static int print_answer(const struct query_options *options, const struct http_r
 	if (options->json) {
 		fwrite(response->body.bytes, 1, response->body.size, stdout);
 		fputc('\n', stdout);
+	} else if (options->group_by) {
+		rc = print_groups(options, response, err);
 	} else {
 		rc = print_table(options, response, err);
 	}
@@ -285,11 +385,21 @@ static int query(const struct query_options *options, struct error *err)
 		rc = fetch(options, &response, err);
 	if (rc)
 		return rc;
-	rc = options->output ? output_file_finish(&file, &response.body, err)
-			     : print_answer(options, &response, err);
-	if (!rc)
-		report_idle(options);
-	return rc;
+	bool empty = is_empty(options, &response);
+	if (!options->output && (!empty || options->json))
+		rc = print_answer(options, &response, err);
+	if (!rc && empty)
+		return explain_empty(options, options->output && output_file_replaces(&file), err);
+	if (!rc && options->output)
+		rc = output_file_finish(&file, &response.body, err);
+	if (rc)
+		return rc;
+	if (options->output)
+		fprintf(stderr, "wrote %s\n", options->output);
+	report_idle(options);
+	if (options->group_by)
+		report_no_stacks(options);
+	return 0;
 }
 
 int cmd_query(int argc, char **argv)
@@ -307,9 +417,9 @@ int cmd_query(int argc, char **argv)
 		fprintf(stderr, "cairn query: %s\n", err.text);
 		return EXIT_USAGE;
 	}
-	if (query(&options, &err)) {
-		fprintf(stderr, "cairn query: %s\n", err.text);
-		return EXIT_FAILED;
-	}
-	return EXIT_OK;
+	rc = query(&options, &err);
+	if (!rc)
+		return EXIT_OK;
+	fprintf(stderr, "cairn query: %s\n", err.text);
+	return rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }

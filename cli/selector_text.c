@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/contract/label_names.h"
+
 static bool is_name_character(char c)
 {
 	return isalnum((unsigned char)c) || c == '_';
@@ -21,26 +23,33 @@ static const char *after_quotes(const char *at)
 	return *at ? at + 1 : at;
 }
 
+const char *selector_text_matchers(const char *selector)
+{
+	const char *brace = strchr(selector, '{');
+
+	return brace ? brace : "";
+}
+
+const char *selector_text_next_label(const char *at, char ret_label[SELECTOR_LABEL_BYTES])
+{
+	while (*at && !is_name_character(*at))
+		at = *at == '"' ? after_quotes(at) : at + 1;
+	const char *begin = at;
+
+	while (is_name_character(*at))
+		at++;
+	snprintf(ret_label, SELECTOR_LABEL_BYTES, "%.*s", (int)(at - begin), begin);
+	return at == begin ? NULL : at;
+}
+
 bool selector_text_names(const char *selector, const char *name)
 {
-	size_t length = strlen(name);
+	char label[SELECTOR_LABEL_BYTES];
 
-	if (!strchr(selector, '{'))
-		return false;
-	for (const char *at = selector; *at;) {
-		const char *begin = at;
-
-		if (*at == '"') {
-			at = after_quotes(at);
-			continue;
-		}
-		while (is_name_character(*at))
-			at++;
-		if (at == begin)
-			at++;
-		else if ((size_t)(at - begin) == length && !strncmp(begin, name, length))
+	for (const char *at = selector_text_matchers(selector);
+	     (at = selector_text_next_label(at, label));)
+		if (strcmp(label, name) == 0)
 			return true;
-	}
 	return false;
 }
 
@@ -55,6 +64,23 @@ static const char *trimmed(const char *text, size_t *ret_length)
 		length--;
 	*ret_length = length;
 	return text;
+}
+
+void selector_text_service(const char *selector, char ret_service[SELECTOR_VALUE_BYTES])
+{
+	char label[SELECTOR_LABEL_BYTES];
+	const char *value = "";
+	size_t length = 0;
+
+	if (!strchr(selector, '{'))
+		value = trimmed(selector, &length);
+	for (const char *at = selector_text_matchers(selector);
+	     !length && (at = selector_text_next_label(at, label));) {
+		value = at + strcspn(at, "\"");
+		if (strcmp(label, LABEL_SERVICE) == 0 && *value)
+			length = strcspn(++value, "\"");
+	}
+	snprintf(ret_service, SELECTOR_VALUE_BYTES, "%.*s", (int)length, value);
 }
 
 char *selector_text_with(const char *selector, const char *matcher)

@@ -5,6 +5,20 @@
 
 #include <stdbool.h>
 
+enum { SELECTOR_LABEL_BYTES = 64, SELECTOR_VALUE_BYTES = 128 };
+
+/** Where the matchers of @selector begin; "" if it is a bare word. */
+const char *selector_text_matchers(const char *selector);
+
+/**
+ * The next label's name at or after @at, which is what selector_text_matchers() or the last call returned; a longer
+ * one is cut. NULL: there are no more.
+ */
+const char *selector_text_next_label(const char *at, char ret_label[SELECTOR_LABEL_BYTES]);
+
+/** The service that @selector asks for: the bare word, or the value of the label "service"; "": none. */
+void selector_text_service(const char *selector, char ret_service[SELECTOR_VALUE_BYTES]);
+
 /** Does @selector have a matcher of the label @name? */
 bool selector_text_names(const char *selector, const char *name);
 

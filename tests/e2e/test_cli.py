@@ -469,8 +469,11 @@ def test_query_writes_every_format(fleet, runs, tmp_path):
     run = runs["c"]
     selector = f'{{service="{run.service}"}}'
     for suffix in ("collapsed", "svg", "pb.gz"):
-        done = query(fleet, selector, "--from", "now-1h", "-o", tmp_path / f"out.{suffix}")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+        path = tmp_path / f"out.{suffix}"
+        done = query(fleet, selector, "--from", "now-1h", "-o", path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", f"wrote {path}\n"), done
+        done = query(fleet, "no-such-service", "-o", path)
+        assert done.returncode == 1 and f"{path} left as it was" in done.stderr and path.stat().st_size
     stacks = read_collapsed(tmp_path / "out.collapsed")
     total = sum(value for _, value in stacks)
     assert total == fleet.api.total(run.service, **{"from": "now-1h"})
@@ -492,6 +495,26 @@ def test_query_prints_a_table(fleet, runs):
     assert first[4] in ("burn_alpha", "burn_beta_callee") and float(first[0]) > 30, done.stdout
     answer = json.loads(query(fleet, runs["c"].service, "--from", "now-1h", "--json").stdout)
     assert answer["rows"][0]["name"] == first[4]
+
+
+def test_query_prints_types_without_stacks_by_label(fleet, runs):
+    done = query(fleet, runs["c"].service, "--from", "now-1h", "--type", "wall")
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines()[1].split() == ["share%", "s", "state"]
+    assert re.search(r"^ +\d+\.\d\d +\d+\.\d{3}  running$", done.stdout, re.MULTILINE), done.stdout
+    assert "without stacks" in done.stderr and "cpu, run-queue, off-cpu" in done.stderr
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["no-such-service"], ['no series match {service="no-such-service"} in ', "; services there: "]),
+    (['{servce="x"}'], ['there is no label "servce"', 'did you mean "service"?']),
+    (["x", "--from", "now-3d", "--to", "now-2d"], ["nothing is stored from ", "cairn status"]),
+])
+def test_query_explains_why_nothing_matches(fleet, runs, arguments, words):
+    done = query(fleet, *arguments)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    for word in words:
+        assert word in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("arguments,code,words", [

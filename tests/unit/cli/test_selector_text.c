@@ -42,4 +42,27 @@ TEST(adds_matcher_to_selector)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(adds_matcher_to_selector))
+TEST(finds_service_of_selector)
+{
+	static const struct {
+		const char *selector, *service;
+	} selectors[] = {
+		{ "", "" },
+		{ " shop ", "shop" },
+		{ "{service=\"shop\"}", "shop" },
+		{ "{node=\"service=x\", service =~ \"sh.*\", a=\"b\"}", "sh.*" },
+		{ "{a=\"service\"}", "" },
+		{ "{service=\"\", service!=\"x\"}", "x" },
+		{ "{service=", "" },
+		{ "{service=\"shop", "shop" },
+	};
+
+	for EACH (row, selectors) {
+		char service[SELECTOR_VALUE_BYTES];
+
+		selector_text_service(row->selector, service);
+		EXPECT_STR(row->service, service, row->selector);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(finds_service_of_selector), cmocka_unit_test(adds_matcher_to_selector))
