@@ -31,3 +31,15 @@ int api_error_read(const struct http_response *response, struct error *err)
 	text_make_printable(err->text);
 	return -EIO;
 }
+
+int api_error_no_answer(const char *collector_http, int rc, const struct error *cause,
+			struct error *err)
+{
+	if (rc == -EINVAL)
+		return error_set(err, rc, "%s", cause->text);
+	return error_set(err, rc, "no answer from %.100s: %.200s%s", collector_http, cause->text,
+			 rc == -EPROTO
+				 ? ""
+				 : "; is cairn-collector running there? --collector-http sets "
+				   "another address");
+}

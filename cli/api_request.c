@@ -96,10 +96,7 @@ static int send(const struct api_request *request, exchange_fn exchange, struct 
 
 	progress_clear();
 	if (rc)
-		return error_set(err, rc,
-				 "no answer from %s: %s; is cairn-collector running there? "
-				 "--collector-http sets another address",
-				 request->collector_http, cause.text);
+		return api_error_no_answer(request->collector_http, rc, &cause, err);
 	return response->status == 200 ? 0 : api_error_read(response, err);
 }
 

@@ -239,7 +239,7 @@ int cmd_status(int argc, char **argv)
 	} else if (outcome == CONFIG_RUN) {
 		rc = run(&options, &exit_code, &err);
 		if (rc)
-			exit_code = EXIT_FAILED;
+			exit_code = rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 	}
 	if (rc)
 		fprintf(stderr, "cairn status: %s\n", err.text);

@@ -104,10 +104,7 @@ static int send_file(const struct upload_options *options, const char *path, int
 	int rc = http_put(&request, fd, bytes, &response, &cause);
 	progress_clear();
 	if (rc)
-		return error_set(err, rc,
-				 "no answer from %s: %s; is cairn-collector running there? "
-				 "--collector-http sets another address",
-				 options->collector_http, cause.text);
+		return api_error_no_answer(options->collector_http, rc, &cause, err);
 	return response.status == 201 ? 0 : api_error_read(&response, err);
 }
 

@@ -105,6 +105,23 @@ static int set_up_token(const struct http_request *request, struct curl_slist **
 	return rc;
 }
 
+static int check_file(const char *flag, const char *path, struct error *err)
+{
+	if (!path || !access(path, R_OK))
+		return 0;
+	return error_errno(err, -errno, "%s: %s", flag, path);
+}
+
+static int check_files(const struct http_security *security, struct error *err)
+{
+	bool has_ca = security->tls_ca && strcmp(security->tls_ca, "system") != 0;
+	int rc = has_ca ? check_file("--tls-ca", security->tls_ca, err) : 0;
+
+	if (!rc)
+		rc = check_file("--tls-cert", security->tls_cert, err);
+	return rc ? rc : check_file("--tls-key", security->tls_key, err);
+}
+
 static int set_up_security(CURL *curl, const struct http_request *request,
 			   struct curl_slist **ret_headers, struct error *err)
 {
@@ -114,6 +131,9 @@ static int set_up_security(CURL *curl, const struct http_request *request,
 		return 0;
 	if (!security->tls_cert != !security->tls_key)
 		return error_set(err, -EINVAL, "--tls-cert and --tls-key belong together");
+	int rc = check_files(security, err);
+	if (rc)
+		return rc;
 	if (security->tls_ca && strcmp(security->tls_ca, "system") != 0)
 		curl_easy_setopt(curl, CURLOPT_CAINFO, security->tls_ca);
 	if (security->tls_cert) {
@@ -123,20 +143,72 @@ static int set_up_security(CURL *curl, const struct http_request *request,
 	return security->token_file ? set_up_token(request, ret_headers, err) : 0;
 }
 
-static int errno_of(CURLcode code)
+static bool has_scheme(const char *url, const char *scheme)
+{
+	return strncasecmp(url, scheme, strlen(scheme)) == 0;
+}
+
+/* What is wrong with the command line: nothing was asked. NULL: that is not it. */
+static const char *mistake_of(const struct http_request *request, CURLcode code)
 {
 	switch (code) {
 	case CURLE_URL_MALFORMAT:
-	case CURLE_UNSUPPORTED_PROTOCOL:
-		return -EINVAL;
-	case CURLE_OPERATION_TIMEDOUT:
-		return -ETIMEDOUT;
-	case CURLE_COULDNT_CONNECT:
-	case CURLE_COULDNT_RESOLVE_HOST:
-		return -ECONNREFUSED;
+		return "not a URL";
+	case CURLE_UNSUPPORTED_PROTOCOL: // also of an answer that is not HTTP
+		return has_scheme(request->url, "http://") || has_scheme(request->url, "https://")
+			       ? NULL
+			       : "not a URL of http or https";
+	case CURLE_SSL_CACERT_BADFILE:
+		return "--tls-ca: no PEM file of certificates";
+	case CURLE_SSL_CERTPROBLEM:
+		return "--tls-cert or --tls-key: not a PEM file, or not of each other";
 	default:
-		return -EIO;
+		return NULL;
 	}
+}
+
+/* What to try against a failure whose words do not say it. "": nothing. */
+static const char *advice_of(const struct http_request *request, CURLcode code)
+{
+	const struct http_security *security = request->security;
+
+	switch (code) {
+	case CURLE_GOT_NOTHING:
+	case CURLE_RECV_ERROR:
+	case CURLE_UNSUPPORTED_PROTOCOL:
+		return has_scheme(request->url, "http://") ? "; it may speak TLS: try https://"
+							   : "";
+	case CURLE_SSL_CONNECT_ERROR: // also of a client certificate that GnuTLS cannot read
+		return security && security->tls_cert ? "" : "; it may not speak TLS: try http://";
+	case CURLE_PEER_FAILED_VERIFICATION:
+		return security && !security->tls_ca
+			       ? "; if its CA is your own, name it with --tls-ca"
+			       : "";
+	default:
+		return "";
+	}
+}
+
+static int errno_of(CURLcode code, bool has_advice)
+{
+	if (code == CURLE_OPERATION_TIMEDOUT)
+		return -ETIMEDOUT;
+	if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST)
+		return -ECONNREFUSED;
+	return has_advice || code == CURLE_PEER_FAILED_VERIFICATION ? -EPROTO : -EIO;
+}
+
+static int describe_failure(const struct http_request *request, CURLcode code, const char *words,
+			    struct error *err)
+{
+	const char *mistake = mistake_of(request, code);
+	const char *advice = advice_of(request, code);
+
+	if (!*words)
+		words = curl_easy_strerror(code);
+	if (mistake)
+		return error_set(err, -EINVAL, "%.200s: %s (%s)", request->url, mistake, words);
+	return error_set(err, errno_of(code, *advice), "%s%s", words, advice);
 }
 
 /* A body to send, and how much of it has gone. */
@@ -199,8 +271,7 @@ static int perform(CURL *curl, const struct http_request *request, struct http_r
 		return error_set(err, -EFBIG, "the answer is larger than %d MiB",
 				 HTTP_BODY_BYTES_MAX >> 20);
 	if (code != CURLE_OK)
-		return error_set(err, errno_of(code), "%s",
-				 *words ? words : curl_easy_strerror(code));
+		return describe_failure(request, code, words, err);
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &response->status);
 	return 0;
 }
@@ -217,6 +288,8 @@ static int exchange(const struct http_request *request, const struct change *cha
 		return error_set(err, -ENOMEM, "libcurl cannot be set up");
 
 	int rc = set_up_security(curl, request, &headers, err);
+	if (rc)
+		rc = -EINVAL; // of the command line, whatever the files' errno
 	if (!rc && change)
 		rc = set_up_change(curl, change, &headers, err);
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);

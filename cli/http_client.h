@@ -86,7 +86,9 @@ void http_response_deinit(struct http_response *response);
 
 /**
  * Fetch the URL (http and https only; redirects are not followed). Any status counts as an answer.
- * Returns 0; -ECONNREFUSED or another negative errno with @err if the answer is incomplete.
+ * Returns 0; -EINVAL with @err if the URL or @security is wrong, and nothing was asked; -EPROTO if
+ * somebody answered, and @err says what is wrong;
+ * -ECONNREFUSED or another negative errno with @err if the answer is incomplete.
  */
 int http_get(const struct http_request *request, struct http_response *response, struct error *err);
 

@@ -50,7 +50,8 @@ static void list_nearest(const json_t *names, const char *typed, char *text, siz
 	{
 		const char *value = json_is_string(name) ? json_string_value(name) : "";
 
-		candidates[i] = (struct candidate){ value, *typed ? edit_distance(typed, value) : 0 };
+		candidates[i] =
+			(struct candidate){ value, *typed ? edit_distance(typed, value) : 0 };
 	}
 	qsort(candidates, count, sizeof(*candidates), compare_candidates);
 	for (i = 0; i < count && i < NAMES_SHOWN && used < size; i++)
@@ -65,8 +66,9 @@ static bool has_name(const json_t *names, const char *wanted)
 	const json_t *name;
 	size_t i;
 
-	json_array_foreach(names, i, name) if (json_is_string(name) &&
-					       strcmp(json_string_value(name), wanted) == 0) return true;
+	json_array_foreach(names, i,
+			   name) if (json_is_string(name) &&
+				     strcmp(json_string_value(name), wanted) == 0) return true;
 	return false;
 }
 
@@ -140,8 +142,8 @@ static int explain_label(const char *selector, const char *range, const json_t *
 					 range, nearest);
 		char names[LIST_BYTES];
 		list_nearest(labels, label, names, sizeof(names));
-		return error_set(err, -ENODATA, "there is no label \"%s\"%s; labels there: %s", label,
-				 range, names);
+		return error_set(err, -ENODATA, "there is no label \"%s\"%s; labels there: %s",
+				 label, range, names);
 	}
 	return 0;
 }
@@ -204,7 +206,8 @@ const char *range_text(uint64_t from_ns, uint64_t to_ns, uint64_t now_ns,
 		strftime(from, sizeof(from), format, &calendar);
 	if (gmtime_r(&to_s, &calendar))
 		strftime(to, sizeof(to), format, &calendar);
-	snprintf(text, RANGE_TEXT_BYTES, is_today ? " in %s-%s UTC" : " from %s to %s UTC", from, to);
+	snprintf(text, RANGE_TEXT_BYTES, is_today ? " in %s-%s UTC" : " from %s to %s UTC", from,
+		 to);
 	return text;
 }
 
@@ -214,7 +217,8 @@ static const char *range_of(const struct api_request *request, char text[RANGE_T
 	struct error ignored = { 0 };
 
 	*text = '\0';
-	if (request->from && request->to && !time_parse(request->from, now_ns, &from_ns, &ignored) &&
+	if (request->from && request->to &&
+	    !time_parse(request->from, now_ns, &from_ns, &ignored) &&
 	    !time_parse(request->to, now_ns, &to_ns, &ignored) && from_ns < to_ns)
 		range_text(from_ns, to_ns, now_ns, text);
 	return text;
@@ -234,7 +238,8 @@ static int ask(const struct api_request *request, const char *selector, const ch
 	api_request_begin_url(&asked, path, &url);
 	int rc = api_request_send(request, &url, &response, err);
 	if (!rc)
-		*ret_root = json_loadb((const char *)response.body.bytes, response.body.size, 0, NULL);
+		*ret_root =
+			json_loadb((const char *)response.body.bytes, response.body.size, 0, NULL);
 	return rc;
 }
 

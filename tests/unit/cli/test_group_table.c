@@ -16,7 +16,8 @@ static const struct {
 	const char *text;
 } rows[] = {
 	{ "times",
-	  "{" WALL ", \"group_count\": 2, \"groups\": [{\"group\": \"blocked\", \"total\": 7500000000},"
+	  "{" WALL
+	  ", \"group_count\": 2, \"groups\": [{\"group\": \"blocked\", \"total\": 7500000000},"
 	  "{\"group\": \"running\", \"total\": 2500000000}]}",
 	  0, true,
 	  "10.000 s in total\n share%                s  state\n"

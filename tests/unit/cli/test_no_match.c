@@ -27,8 +27,7 @@ static const struct {
 	  "there is no label \"datacenter\" in 12:00-12:15 UTC; labels there: " },
 	{ "a tenant", "{tenant=\"x\"}", LABELS, "[]", "[]",
 	  "no series match {tenant=\"x\"} in 12:00-12:15 UTC" },
-	{ "another type", "shop", LABELS, SERVICES,
-	  "[\"" PROFILE_TYPE_WALL "\", \"a:b:c:d:e\"]",
+	{ "another type", "shop", LABELS, SERVICES, "[\"" PROFILE_TYPE_WALL "\", \"a:b:c:d:e\"]",
 	  "no samples of type cpu match {service=\"shop\"} in 12:00-12:15 UTC; types there: wall, "
 	  "a:b:c:d:e" },
 	{ "an empty store", "shop", "[]", "[]", "[]",
@@ -36,7 +35,8 @@ static const struct {
 	{ "no answer", "shop", "{", "[]", "[]",
 	  "nothing is stored in 12:00-12:15 UTC; `cairn status` shows whether agents report" },
 	{ "hostile names", "{x\033=\"y\"}", LABELS, "[\"\\u001b[2J\", 7]", "[]",
-	  "there is no label \"x\" in 12:00-12:15 UTC; labels there: node, state, process, service" },
+	  "there is no label \"x\" in 12:00-12:15 UTC; labels there: node, state, process, "
+	  "service" },
 };
 
 TEST(explains_why_nothing_matches)
@@ -83,15 +83,17 @@ TEST(shows_ranges_as_short_as_possible)
 		{ NOON, NOON + 900, " in 12:00-12:15 UTC" },
 		{ NOON, NOON + 7, " in 12:00:00-12:00:07 UTC" },
 		{ NOON - 86400, NOON, " from 2026-11-27 12:00 to 2026-11-28 12:00 UTC" },
-		{ NOON - 86400, NOON - 86399, " from 2026-11-27 12:00:00 to 2026-11-27 12:00:01 UTC" },
+		{ NOON - 86400, NOON - 86399,
+		  " from 2026-11-27 12:00:00 to 2026-11-27 12:00:01 UTC" },
 	};
 
 	for EACH (range, ranges) {
 		char text[RANGE_TEXT_BYTES];
 
-		EXPECT_STR(range->text,
-			   range_text(range->from_s * NS, range->to_s * NS, (NOON + 1000) * NS, text),
-			   range->text);
+		EXPECT_STR(
+			range->text,
+			range_text(range->from_s * NS, range->to_s * NS, (NOON + 1000) * NS, text),
+			range->text);
 	}
 }
 
