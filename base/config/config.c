@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/version.h"
@@ -201,6 +202,43 @@ static int read_environment(const struct config_program *program, struct error *
 	return 0;
 }
 
+#define PREFIX "CAIRN_"
+
+// "CAIRN_SPOOL_SIZE=1": spool-size. False: no variable of cairn, or longer than any setting.
+static bool read_variable(const char *variable, char ret_name[CONFIG_NAME_BYTES])
+{
+	size_t length = strcspn(variable, "=");
+
+	if (strncmp(variable, PREFIX, strlen(PREFIX)) != 0 ||
+	    length >= strlen(PREFIX) + CONFIG_NAME_BYTES)
+		return false;
+	length -= strlen(PREFIX);
+	for (size_t i = 0; i < length; i++) {
+		char c = variable[strlen(PREFIX) + i];
+
+		ret_name[i] = c == '_' ? '-' : (char)tolower((unsigned char)c);
+	}
+	ret_name[length] = '\0';
+	return true;
+}
+
+void config_warn_of_slips(const struct config_program *program, char *const *variables,
+			  FILE *stream)
+{
+	char name[CONFIG_NAME_BYTES], meant[CONFIG_NAME_BYTES];
+
+	for (; *variables; variables++) {
+		const struct config_option *option;
+
+		if (!read_variable(*variables, name) || config_find(program, name) ||
+		    !(option = config_slip_of(program, name)))
+			continue;
+		environment_name(option->name, meant);
+		fprintf(stream, "%s: warning: the variable %.*s sets nothing; did you mean %s?\n",
+			program->name, (int)strcspn(*variables, "="), *variables, meant);
+	}
+}
+
 static int apply_flags(const struct flags *flags, struct error *err)
 {
 	for (uint32_t i = 0; i < flags->count; i++) {
@@ -251,6 +289,7 @@ int config_parse(const struct config_program *program, int argc, char **argv,
 	rc = read_sources(program, &flags, err);
 	if (rc < 0)
 		return rc;
+	config_warn_of_slips(program, environ, stderr);
 	*ret_outcome = CONFIG_RUN;
 	*ret_first_word = first_word;
 	return 0;

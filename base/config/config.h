@@ -29,4 +29,12 @@ enum config_outcome {
 int config_parse(const struct config_program *program, int argc, char **argv,
 		 enum config_outcome *ret_outcome, int *ret_first_word, struct error *err);
 
+/**
+ * Warn on @stream of each CAIRN_ variable of @variables (as environ) that sets nothing, but is probably a slip of a setting.
+ * Others are silent: other programs of cairn have settings of their own, and Kubernetes sets variables for its Services.
+ * config_parse() does so on standard error.
+ */
+void config_warn_of_slips(const struct config_program *program, char *const *variables,
+			  FILE *stream);
+
 void config_print_help(const struct config_program *program, FILE *stream);

@@ -41,6 +41,18 @@ static const char *nearest_name(const struct config_program *program, const char
 	return nearest;
 }
 
+const struct config_option *config_slip_of(const struct config_program *program, const char *name)
+{
+	size_t letters = strnlen(name, CONFIG_NAME_BYTES);
+	unsigned int slip = letters >= 8 ? 2 : letters >= 4 ? 1 : 0;
+
+	for (uint32_t i = 0; i < program->option_count; i++) {
+		if (edit_distance(name, program->options[i].name) <= slip)
+			return &program->options[i];
+	}
+	return NULL;
+}
+
 int config_unknown(const struct config_program *program, const char *where, const char *name,
 		   struct error *err)
 {

@@ -51,6 +51,12 @@ int config_unknown(const struct config_program *program, const char *where, cons
 		   struct error *err);
 
 /**
+ * The setting that @name, which is none, is probably a slip of: one letter off, or two of eight or more. NULL: it may well be
+ * a word of somebody else.
+ */
+const struct config_option *config_slip_of(const struct config_program *program, const char *name);
+
+/**
  * Set one setting from @text; for CONFIG_LABELS, add one name=value. @where begins the error.
  * Returns 0; -EINVAL, -ERANGE or -ENOMEM with @err filled and the value as it was.
  */

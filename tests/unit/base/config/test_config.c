@@ -307,6 +307,41 @@ TEST(random_files_never_harm)
 
 // ---- the order of sources ---------------------------------------------------------------------
 
+TEST(warns_of_slips_in_variables)
+{
+	const struct config_option options[] = {
+		{ .name = "collector" }, { .name = "spool-size" }, { .name = "label" },
+		{ .name = "pid" },	 { .name = "tls-cert" },
+	};
+	const struct config_program program = { .name = "prog",
+						.options = options,
+						.option_count = ARRAY_SIZE(options) };
+	char *variables[] = {
+		(char *)"CAIRN_COLECTOR=x", // named
+		(char *)"CAIRN_SPOLSIZE=1", // named
+		(char *)"CAIRN_COLLECTOR=x",
+		(char *)"CAIRN_COLLECTOR_HTTP=x", // of other programs
+		(char *)"CAIRN_COLLECTOR_PORT_7171_TCP=x", // Kubernetes', of a Service
+		(char *)"CAIRN_RELABEL=x",
+		(char *)"CAIRN_TLS_CRL=x",
+		(char *)"CAIRN_PIT=x",
+		(char *)"CAIRN_TEST_FULL=1",
+		(char *)"CAIRN_",
+		(char *)"COLECTOR=x",
+		NULL,
+	};
+	char text[400] = "";
+	_cleanup_fclose_ FILE *stream = fmemopen(text, sizeof(text), "w");
+
+	config_warn_of_slips(&program, variables, stream);
+	fflush(stream);
+	EXPECT_STR("prog: warning: the variable CAIRN_COLECTOR sets nothing; did you mean "
+		   "CAIRN_COLLECTOR?\n"
+		   "prog: warning: the variable CAIRN_SPOLSIZE sets nothing; did you mean "
+		   "CAIRN_SPOOL_SIZE?\n",
+		   text, "warnings");
+}
+
 TEST(flags_win_over_environment_over_file_over_default)
 {
 	static const char file[] =
@@ -353,7 +388,8 @@ TEST(environment_errors_name_the_variable)
 	assert_non_null(strstr(err.text, "CAIRN_SPOOL_SIZE: \"x\" is not a size"));
 }
 
-RUN_TESTS(cmocka_unit_test(flags_are_read_or_refused_with_a_remedy),
+RUN_TESTS(cmocka_unit_test(warns_of_slips_in_variables),
+	  cmocka_unit_test(flags_are_read_or_refused_with_a_remedy),
 	  cmocka_unit_test(words_after_the_flags_are_left),
 	  cmocka_unit_test(help_and_version_win_over_wrong_values),
 	  cmocka_unit_test(help_lists_every_setting_with_its_default),
