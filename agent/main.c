@@ -639,14 +639,17 @@ static void stop(struct agent *agent)
 	watchdog_begin_turn("sending the last batches");
 	fill_signal_set(&set);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
-	uint64_t kept = 0, lost = sender_close(take(agent->sender), FLUSH_MS, &kept);
-	if (kept)
+	struct sender_rest rest = { 0 };
+	uint64_t lost = sender_close(take(agent->sender), FLUSH_MS, &rest);
+	if (rest.spool.kept)
 		log_info("agent: stopped: %llu batches wait in %s for the next start",
-			 (unsigned long long)kept, agent->options.spool_folder);
+			 (unsigned long long)rest.spool.kept, agent->options.spool_folder);
 	if (lost)
-		log_warn("agent: stopped: dropped %llu batches: collector %s unreachable",
-			 (unsigned long long)lost, agent->options.collector);
-	else if (!kept)
+		log_error("agent: stopped: dropped %llu batches (%llu samples): collector %s never "
+			  "took them; last try: %s; --spool-dir keeps such for the next start",
+			  (unsigned long long)lost, (unsigned long long)rest.spool.lost_samples,
+			  agent->options.collector, *rest.failure ? rest.failure : "none was made");
+	else if (!rest.spool.kept)
 		log_info("agent: stopped: all batches sent");
 }
 

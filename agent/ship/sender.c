@@ -50,6 +50,8 @@ struct sender {
 	uint64_t random;
 	uint64_t away_since_ns;     // monotonic; 0: the collector answers
 	uint64_t refused_logged_ns; // monotonic; the last line about refused samples
+	char failure
+		[ERROR_TEXT_BYTES]; // of the last try; empty: it was delivered, or refused for good
 	bool has_given_up;          // after it was to stop: the collector is unreachable
 
 	pthread_mutex_t mutex; // over what follows
@@ -410,15 +412,18 @@ static bool deliver(struct sender *sender, struct batch *batch)
 
 		switch (try_once(sender, &delivery, &status, &err)) {
 		case OUTCOME_DELIVERED:
+			sender->failure[0] = '\0';
 			count_delivered(sender, batch);
 			return true;
 		case OUTCOME_REFUSED:
+			sender->failure[0] = '\0';
 			count_refused(sender, batch, &err);
 			return true;
 		case OUTCOME_DEFINE:
 			count_resend(sender);
 			continue;
 		case OUTCOME_LATER:
+			memcpy(sender->failure, err.text, sizeof(sender->failure));
 			break;
 		}
 		if (last)
@@ -564,8 +569,10 @@ static void wait_for_thread(struct sender *sender)
 	pthread_mutex_unlock(&sender->mutex);
 }
 
-uint64_t sender_close(struct sender *sender, uint32_t flush_ms, uint64_t *ret_kept)
+uint64_t sender_close(struct sender *sender, uint32_t flush_ms, struct sender_rest *ret_rest)
 {
+	struct sender_rest rest = { 0 };
+
 	if (!sender)
 		return 0;
 	pthread_mutex_lock(&sender->mutex);
@@ -576,7 +583,10 @@ uint64_t sender_close(struct sender *sender, uint32_t flush_ms, uint64_t *ret_ke
 	spool_end(sender->spool);
 	wait_for_thread(sender);
 	pthread_join(sender->thread, NULL);
-	uint64_t lost = spool_close(sender->spool, ret_kept);
+	uint64_t lost = spool_close(sender->spool, &rest.spool);
+	memcpy(rest.failure, sender->failure, sizeof(rest.failure));
+	if (ret_rest)
+		*ret_rest = rest;
 	sender_free(sender);
 	return lost;
 }

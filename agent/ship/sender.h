@@ -66,8 +66,15 @@ void sender_push(struct sender *sender, struct profile *profile);
 
 void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats);
 
+/** What a sender that is closed has not delivered. */
+struct sender_rest {
+	struct spool_rest spool;
+	char failure[ERROR_TEXT_BYTES]; // of the last try; empty: it was delivered
+};
+
 /**
  * Send the spool, for at most @flush_ms, with one more try if the collector is unreachable. What is left is written to the
- * spool's folder. Then stop and free. Returns the number of lost batches; *ret_kept, if not NULL: of those in the folder.
+ * spool's folder. Then stop and free. Returns the number of lost batches; @ret_rest may be NULL, as may @sender,
+ * which has no rest.
  */
-uint64_t sender_close(struct sender *sender, uint32_t flush_ms, uint64_t *ret_kept);
+uint64_t sender_close(struct sender *sender, uint32_t flush_ms, struct sender_rest *ret_rest);

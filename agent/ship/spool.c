@@ -596,7 +596,16 @@ void spool_read_stats(struct spool *spool, struct spool_stats *ret_stats)
 	pthread_mutex_unlock(&spool->mutex);
 }
 
-uint64_t spool_close(struct spool *spool, uint64_t *ret_kept)
+static uint64_t samples_in_memory(const struct spool *spool)
+{
+	uint64_t samples = 0;
+
+	for (const struct batch *batch = spool->oldest; batch; batch = batch->next)
+		samples += batch->file ? 0 : batch->sample_count;
+	return samples;
+}
+
+uint64_t spool_close(struct spool *spool, struct spool_rest *ret_rest)
 {
 	if (!spool)
 		return 0;
@@ -607,8 +616,9 @@ uint64_t spool_close(struct spool *spool, uint64_t *ret_kept)
 	if (spool->has_thread)
 		pthread_join(spool->thread, NULL);
 	uint64_t lost = spool->memory_count;
-	if (ret_kept)
-		*ret_kept = spool->stats.folder_count;
+	if (ret_rest)
+		*ret_rest = (struct spool_rest){ .kept = spool->stats.folder_count,
+						 .lost_samples = samples_in_memory(spool) };
 	spool_free(spool);
 	return lost;
 }

@@ -77,8 +77,14 @@ void spool_end(struct spool *spool);
 const char *spool_folder_path(const struct spool *spool);
 void spool_read_stats(struct spool *spool, struct spool_stats *ret_stats);
 
+/** What was in a spool that is closed. */
+struct spool_rest {
+	uint64_t kept; // batches that the next start finds
+	uint64_t lost_samples;
+};
+
 /**
- * Write what waits to the folder, and free. Returns the number of batches that are lost; *ret_kept: of those that the next
- * start finds. NULL is allowed.
+ * Write what waits to the folder, and free. Returns the number of batches that are lost; @ret_rest may be NULL, as may
+ * @spool, whose rest is not written then.
  */
-uint64_t spool_close(struct spool *spool, uint64_t *ret_kept);
+uint64_t spool_close(struct spool *spool, struct spool_rest *ret_rest);

@@ -420,6 +420,7 @@ TEST(closing_sends_the_spool)
 TEST(closing_returns_the_lost_batches)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	struct sender_rest rest = { 0 };
 	double_start(&c, 0);
 	double_stop(&c);
 	struct sender *sender = sender_to(c.port, 64 << 20);
@@ -428,7 +429,9 @@ TEST(closing_returns_the_lost_batches)
 		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	uint64_t before_ns = clock_monotonic_ns();
-	EXPECT_EQ(4, sender_close(sender, LONG_MS, NULL), "lost");
+	EXPECT_EQ(4, sender_close(sender, LONG_MS, &rest), "lost");
+	EXPECT_EQ(4 * SAMPLES, rest.spool.lost_samples, "their samples");
+	EXPECT_EQ(0, strncmp(rest.failure, "UNAVAILABLE: ", 13), "why");
 	assert_true(clock_monotonic_ns() - before_ns < LONG_MS / 2 * NS_PER_MS); // no vain wait
 
 	// Back in the meantime: the one try more delivers all.
@@ -437,7 +440,8 @@ TEST(closing_returns_the_lost_batches)
 		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	double_start(&c, c.port);
-	EXPECT_EQ(0, sender_close(sender, LONG_MS, NULL), "lost");
+	EXPECT_EQ(0, sender_close(sender, LONG_MS, &rest), "lost");
+	EXPECT_STR("", rest.failure, "delivered");
 	expect_sequences(&c, 1, 4);
 	double_stop(&c);
 }
@@ -463,7 +467,7 @@ TEST(the_next_start_sends_what_waited_once)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
 				      .store_then_fail = UINT32_MAX };
-	uint64_t kept = 0;
+	struct sender_rest rest = { 0 };
 
 	disk_folder_make();
 	double_start(&c, 0);
@@ -472,8 +476,8 @@ TEST(the_next_start_sends_what_waited_once)
 		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(c.calls >= 1); // the first is stored, but who knows
 	double_stop(&c);
-	EXPECT_EQ(0, sender_close(sender, 10, &kept), "lost");
-	EXPECT_EQ(4, kept, "kept");
+	EXPECT_EQ(0, sender_close(sender, 10, &rest), "lost");
+	EXPECT_EQ(4, rest.spool.kept, "kept");
 
 	c.store_then_fail = 0;
 	c.known_count = 0; // as another collector: definitions travel again
@@ -489,8 +493,8 @@ TEST(the_next_start_sends_what_waited_once)
 	}
 	EXPECT_EQ(5 * SAMPLES * 1000, c.value, "value");
 	EXPECT_EQ(1, stats_of(sender).duplicates, "the first came twice");
-	EXPECT_EQ(0, sender_close(sender, 1000, &kept), "lost");
-	EXPECT_EQ(0, kept, "kept");
+	EXPECT_EQ(0, sender_close(sender, 1000, &rest), "lost");
+	EXPECT_EQ(0, rest.spool.kept, "kept");
 	double_stop(&c);
 	disk_folder_remove();
 }
@@ -499,7 +503,7 @@ TEST(the_next_start_sends_what_waited_once)
 TEST(batches_behind_a_hanging_call_are_written)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .hangs = true };
-	uint64_t kept = 0;
+	struct sender_rest rest = { 0 };
 
 	disk_folder_make();
 	double_start(&c, 0);
@@ -508,8 +512,8 @@ TEST(batches_behind_a_hanging_call_are_written)
 	WAIT_FOR(c.calls == 1);
 	sender_push(sender, profile_of_interval(1));
 	WAIT_FOR(stats_of(sender).spool.written == 2); // also the one that is being sent
-	EXPECT_EQ(0, sender_close(sender, 100, &kept), "lost");
-	EXPECT_EQ(2, kept, "kept");
+	EXPECT_EQ(0, sender_close(sender, 100, &rest), "lost");
+	EXPECT_EQ(2, rest.spool.kept, "kept");
 	c.hangs = false;
 	double_stop(&c);
 	disk_folder_remove();

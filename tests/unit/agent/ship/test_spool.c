@@ -179,7 +179,7 @@ TEST(a_batch_that_is_acknowledged_at_once_touches_no_disk)
 
 TEST(the_next_start_sends_what_waited)
 {
-	uint64_t kept = 0;
+	struct spool_rest rest = { 0 };
 
 	disk_folder_make();
 	struct spool *spool = open_spool(on_disk());
@@ -193,8 +193,8 @@ TEST(the_next_start_sends_what_waited)
 	assert_null(last->packed.bytes);
 	spool_finish(spool, sending);
 	spool_return(spool, spool_next(spool));
-	EXPECT_EQ(0, spool_close(spool, &kept), "lost");
-	EXPECT_EQ(4, kept, "kept");
+	EXPECT_EQ(0, spool_close(spool, &rest), "lost");
+	EXPECT_EQ(4, rest.kept, "kept");
 
 	spool = open_spool(on_disk());
 	WAIT_FOR(stats_of(spool).found == 4);
@@ -203,8 +203,8 @@ TEST(the_next_start_sends_what_waited)
 		expect_next(spool, i);
 	expect_next(spool, 100);
 	expect_empty(spool);
-	EXPECT_EQ(0, spool_close(spool, &kept), "lost");
-	EXPECT_EQ(0, kept, "kept");
+	EXPECT_EQ(0, spool_close(spool, &rest), "lost");
+	EXPECT_EQ(0, rest.kept, "kept");
 	disk_folder_remove();
 }
 
@@ -280,7 +280,7 @@ TEST(a_batch_that_ends_the_agent_is_dropped_at_its_fourth_start)
 TEST(closing_writes_what_waits)
 {
 	struct spool_options options;
-	uint64_t kept = 0;
+	struct spool_rest rest = { 0 };
 
 	disk_folder_make();
 	options = on_disk();
@@ -289,8 +289,8 @@ TEST(closing_writes_what_waits)
 	for (uint64_t i = 1; i <= 5; i++)
 		add(spool, i, 5);
 	spool_return(spool, spool_next(spool));
-	EXPECT_EQ(0, spool_close(spool, &kept), "lost");
-	EXPECT_EQ(5, kept, "kept");
+	EXPECT_EQ(0, spool_close(spool, &rest), "lost");
+	EXPECT_EQ(5, rest.kept, "kept");
 	spool = open_spool(options);
 	WAIT_FOR(stats_of(spool).uses_folder);
 	for (uint64_t i = 1; i <= 5; i++)
@@ -302,7 +302,7 @@ TEST(closing_writes_what_waits)
 TEST(a_full_folder_drops_the_oldest)
 {
 	struct spool_options options;
-	uint64_t kept;
+	struct spool_rest rest = { 0 };
 
 	disk_folder_make();
 	options = on_disk();
@@ -316,7 +316,7 @@ TEST(a_full_folder_drops_the_oldest)
 	EXPECT_EQ(4, stats.folder_count, "by count");
 	EXPECT_EQ(6, stats.dropped_batches, "dropped");
 	EXPECT_EQ(30, stats.dropped_samples, "samples");
-	EXPECT_EQ(0, spool_close(spool, &kept), "lost");
+	EXPECT_EQ(0, spool_close(spool, &rest), "lost");
 
 	options.count_max = 100;
 	options.folder_bytes_max = stats.folder_bytes / 4 * 3 + 8; // lower than before
@@ -368,7 +368,7 @@ static const int disk_errors[] = { EIO, ENOSPC, EROFS };
 TEST(a_failing_disk_leaves_batches_in_memory)
 {
 	for EACH (error, disk_errors) {
-		uint64_t kept = 0;
+		struct spool_rest rest = { 0 };
 
 		disk_folder_make();
 		struct spool *spool = open_spool(on_disk());
@@ -385,8 +385,8 @@ TEST(a_failing_disk_leaves_batches_in_memory)
 		EXPECT_EQ(true, stats_of(spool).uses_folder, "again");
 		disk_set((struct disk_double){ .folder = disk_folder, .error = *error });
 		add(spool, 5, 5);
-		EXPECT_EQ(1, spool_close(spool, &kept), "lost: it is in no file");
-		EXPECT_EQ(4, kept, "kept");
+		EXPECT_EQ(1, spool_close(spool, &rest), "lost: it is in no file");
+		EXPECT_EQ(4, rest.kept, "kept");
 		disk_set((struct disk_double){ 0 });
 
 		spool = open_spool(on_disk());

@@ -311,7 +311,7 @@ TEST(warns_of_slips_in_variables)
 {
 	const struct config_option options[] = {
 		{ .name = "collector" }, { .name = "spool-size" }, { .name = "label" },
-		{ .name = "pid" },	 { .name = "tls-cert" },
+		{ .name = "pid" },       { .name = "tls-cert" },
 	};
 	const struct config_program program = { .name = "prog",
 						.options = options,
@@ -320,7 +320,7 @@ TEST(warns_of_slips_in_variables)
 		(char *)"CAIRN_COLECTOR=x", // named
 		(char *)"CAIRN_SPOLSIZE=1", // named
 		(char *)"CAIRN_COLLECTOR=x",
-		(char *)"CAIRN_COLLECTOR_HTTP=x", // of other programs
+		(char *)"CAIRN_COLLECTOR_HTTP=x",          // of other programs
 		(char *)"CAIRN_COLLECTOR_PORT_7171_TCP=x", // Kubernetes', of a Service
 		(char *)"CAIRN_RELABEL=x",
 		(char *)"CAIRN_TLS_CRL=x",
