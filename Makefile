@@ -461,7 +461,7 @@ $(CLUSTER)/%: tests/cluster/build
 	touch $@
 $(CLUSTER)/kubelet: | $(CLUSTER)/kube-apiserver # one module, one at a time
 .PHONY: cluster
-cluster: packages packages-cluster $(PROGRAMS) workloads chart $(CLUSTER_PROGRAMS) ## Kubernetes' real API server and kubelet on this machine: chart, manifests, labels of pods
+cluster: packages packages-cluster $(PROGRAMS) workloads $(HELM) $(SCHEMAS)/$(KUBERNETES) $(CLUSTER_PROGRAMS) ## Kubernetes' real API server and kubelet on this machine: chart, manifests, labels of pods
 	CLUSTER_PROGRAMS=$(CLUSTER) CLUSTER_DEFINITIONS=$(SCHEMAS)/$(KUBERNETES) HELM=$(HELM) unshare --net --mount $(pytest) tests/cluster
 
 .PHONY: bpf-check

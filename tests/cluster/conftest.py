@@ -12,7 +12,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "e2e"), str(HERE.parent / "deploy")
 from cluster import ApiServer, missing_programs  # noqa: E402 pylint: disable=wrong-import-position
 from fleet import Agent, Collector  # noqa: E402 pylint: disable=wrong-import-position
 from node import Node, make_loopback, reason_to_skip  # noqa: E402 pylint: disable=wrong-import-position
-from test_kubernetes import cgroups  # noqa: E402,F401 pylint: disable=wrong-import-position,unused-import
+from processes import cgroups  # noqa: E402,F401 pylint: disable=wrong-import-position,unused-import
 
 NAMESPACE = HERE.parents[1] / "deploy/kubernetes/base/namespace.yaml"
 DEFINITIONS = pathlib.Path(os.environ.get("CLUSTER_DEFINITIONS", "none"))  # of operators' objects

@@ -13,7 +13,7 @@ from cluster import NODE
 from fleet import unique, wait_until
 from helm import kustomize
 from node import BURN, BUSYBOX
-from test_kubernetes import counted, labels_of
+from processes import counted, labels_of
 
 PODS_A_MINUTE = 50
 MINUTES = float(os.environ.get("POD_MINUTES", "1"))

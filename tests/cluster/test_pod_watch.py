@@ -10,7 +10,7 @@ import pytest
 from cluster import NODE
 from fleet import unique, wait_until
 from helm import kustomize
-from test_kubernetes import check_total, counted, end, labels_of, start_in
+from processes import check_total, counted, end, labels_of, start_in
 
 ACCOUNT = "cairn-agent"
 
