@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +29,7 @@
 #include "cli/profiler_wait.h"
 #include "cli/progress.h"
 #include "cli/recorded_type.h"
+#include "cli/target_process.h"
 #include "proto/export.h"
 
 #define DRAIN_INTERVAL_NS    (2 * NS_PER_SECOND)
@@ -66,10 +66,12 @@ struct recording {
 	int pidfd; // of the process given by -p; -1: none
 	int signal_fd;
 	bool is_interrupted; // by a signal
+	bool has_exited;     // the process of -p
 	bool is_old_kept;    // nothing was recorded, and there was a file of this name
 	int interrupted_by;  // the signal that came before recording began; 0: none
 	uint64_t opened_ns;
 	uint64_t started_ns;
+	uint64_t stopped_ns;
 	uint64_t samples;
 	uint64_t dropped;
 	int64_t idle_excluded; // idle waits, in the type's unit
@@ -83,7 +85,8 @@ static const char notes[] =
 	"is left as it was, and the exit status is 1. A COMMAND that still runs after -d is\n"
 	"terminated. With a COMMAND, the exit status is its own, or 128 + N if signal N\n"
 	"killed it. TYPE is " RECORDED_TYPE_WORDS ".\n"
-	"Off-CPU time excludes idle workers and event loops; how much is printed.\n"
+	"Off-CPU time excludes idle workers and event loops; how much is printed. \"lost\" counts\n"
+	"samples that the kernel programs dropped: use a lower -F, or -p.\n"
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
 	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"
@@ -164,21 +167,6 @@ static void options_deinit(struct record_options *options)
 	labels_deinit(&options->labels);
 }
 
-static int open_pid(pid_t pid, int *ret_pidfd, struct error *err)
-{
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-
-	if (fd < 0 && errno == ESRCH)
-		return error_set(err, -ESRCH, "-p: there is no process %d", pid);
-	if (fd < 0 && (errno == EINVAL || errno == ENOENT))
-		return error_set(err, -EINVAL, "-p: %d is a thread; pass the id of its process",
-				 pid);
-	if (fd < 0)
-		return error_errno(err, -errno, "-p: process %d", pid);
-	*ret_pidfd = fd;
-	return 0;
-}
-
 /* From here on Ctrl-C makes a descriptor readable: the recording ends and the file is written. */
 static int open_signals(int *ret_fd, struct error *err)
 {
@@ -237,7 +225,7 @@ static int begin(struct recording *recording, struct error *err)
 	int rc = output_file_open(options->output, &recording->file, err);
 
 	if (!rc && options->pid)
-		rc = open_pid((pid_t)options->pid, &recording->pidfd, err);
+		rc = target_process_open((pid_t)options->pid, &recording->pidfd, err);
 	if (!rc)
 		rc = open_signals(&recording->signal_fd, err);
 	if (!rc)
@@ -324,6 +312,7 @@ static int run(struct recording *recording, struct error *err)
 		rc = profiler_wait(recording->profiler, until_ns, others, ARRAY_SIZE(others), err);
 		recording->is_interrupted = others[0].revents;
 		ended = others[0].revents || others[1].revents;
+		recording->has_exited = others[1].revents && recording->options->pid;
 		show_progress(recording, clock_monotonic_ns());
 		if (!rc && clock_monotonic_ns() >= drain_ns) {
 			rc = drain(recording, err);
@@ -332,6 +321,7 @@ static int run(struct recording *recording, struct error *err)
 	}
 	if (rc)
 		return rc;
+	recording->stopped_ns = clock_monotonic_ns();
 	profiler_stop(recording->profiler);
 	rc = drain(recording, err);
 	count_samples(recording); // the last ones were snapshots
@@ -418,6 +408,10 @@ static void report_recording(const struct recording *recording)
 
 	if (options->command)
 		report_command_end(recording);
+	if (recording->has_exited)
+		target_process_print_exit((pid_t)options->pid,
+					  ns_between(recording->started_ns, recording->stopped_ns),
+					  "cairn record");
 	describe_amount(recording, amount, sizeof(amount));
 	describe_scope(recording, scope, sizeof(scope));
 	if (!recording->is_old_kept)

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/sources/source.h"
@@ -25,6 +24,7 @@
 #include "cli/profiler_ready.h"
 #include "cli/profiler_wait.h"
 #include "cli/recorded_type.h"
+#include "cli/target_process.h"
 #include "cli/top_view.h"
 
 #define TOP_INTERVAL_NS_MIN (100 * NS_PER_MS)
@@ -56,7 +56,9 @@ struct top {
 	char load[96];
 	uint64_t samples_before;
 	int64_t idle_excluded; // idle off-CPU time of the interval, nanoseconds
+	uint64_t started_ns;
 	int signal_fd;
+	int pidfd; // of the process given by -p; -1: none, or it has exited
 	bool quit;
 };
 
@@ -64,7 +66,10 @@ static const char notes[] =
 	"Percentages are shares of the CPU time since the last refresh, or of the profile\n"
 	"type that --type names: " RECORDED_TYPE_WORDS ".\n"
 	"Off-CPU time excludes idle workers and event loops; the first line shows how much\n"
-	"was excluded. With --batch, or when standard output is no terminal, it prints plain\n"
+	"was excluded. \"dropped\" counts samples that the kernel programs dropped since the "
+	"start:\n"
+	"use a lower -F, or -p. With --batch, or when standard output is no terminal, it prints "
+	"plain\n"
 	"tables: -n of them (default 1).\n"
 	"\n"
 	"Keys: q quit, s sort by self, t by total, p per process or merged, / filter,\n"
@@ -140,17 +145,6 @@ static void options_deinit(struct top_options *options)
 	free(options->type_text);
 }
 
-static int check_pid(pid_t pid, struct error *err)
-{
-	_cleanup_close_ int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-
-	if (fd >= 0)
-		return 0;
-	if (errno == ESRCH)
-		return error_set(err, -ESRCH, "-p: there is no process %d", pid);
-	return error_errno(err, -errno, "-p: %d (pass the id of a process, not of a thread)", pid);
-}
-
 static int open_signals(struct top *top, struct error *err)
 {
 	sigset_t ends;
@@ -222,7 +216,7 @@ static int begin(struct top *top, struct error *err)
 		.ready_ns_max =
 			top->options->pid ? PROFILER_READY_ONE_NS_MAX : PROFILER_READY_NS_MAX,
 	};
-	int rc = options.pid ? check_pid(options.pid, err) : 0;
+	int rc = options.pid ? target_process_open(options.pid, &top->pidfd, err) : 0;
 
 	if (!rc)
 		rc = open_signals(top, err);
@@ -236,6 +230,7 @@ static int begin(struct top *top, struct error *err)
 	if (!rc && !top->options->batch)
 		rc = top_view_open(err);
 	describe_scope(top);
+	top->started_ns = clock_monotonic_ns();
 	return rc;
 }
 
@@ -326,11 +321,26 @@ static int apply_keys(struct top *top, struct error *err)
 	return 0;
 }
 
+/* Children that it started may still run: go on. */
+static void note_exit(struct top *top)
+{
+	size_t length = strlen(top->scope);
+
+	cleanup_closep(&top->pidfd);
+	top->pidfd = -1;
+	snprintf(top->scope + length, sizeof(top->scope) - length, " (exited)");
+	if (top->options->batch)
+		target_process_print_exit((pid_t)top->options->pid,
+					  ns_between(top->started_ns, clock_monotonic_ns()),
+					  "cairn top");
+}
+
 static int wait_and_react(struct top *top, uint64_t deadline_ns, struct error *err)
 {
 	struct pollfd others[] = {
 		{ .fd = top->signal_fd, .events = POLLIN },
 		{ .fd = top->options->batch ? -1 : STDIN_FILENO, .events = POLLIN },
+		{ .fd = top->pidfd, .events = POLLIN },
 	};
 	int rc = profiler_wait(top->profiler, deadline_ns, others, ARRAY_SIZE(others), err);
 
@@ -338,6 +348,8 @@ static int wait_and_react(struct top *top, uint64_t deadline_ns, struct error *e
 		return rc;
 	if (others[0].revents || (others[1].revents & (POLLHUP | POLLERR)))
 		top->quit = true;
+	if (others[2].revents)
+		note_exit(top);
 	// Also without a key: a resized terminal interrupts the wait and arrives as a key.
 	return top->options->batch ? 0 : apply_keys(top, err);
 }
@@ -369,6 +381,7 @@ static void top_deinit(struct top *top)
 	profile_free(top->interval);
 	function_table_deinit(&top->table);
 	cleanup_closep(&top->signal_fd);
+	cleanup_closep(&top->pidfd);
 }
 
 int cmd_top(int argc, char **argv)
@@ -378,6 +391,7 @@ int cmd_top(int argc, char **argv)
 		.options = &options,
 		.settings = { .by_process = true },
 		.signal_fd = -1,
+		.pidfd = -1,
 	};
 	enum config_outcome outcome = CONFIG_RUN;
 	struct error err = { 0 };

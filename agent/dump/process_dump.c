@@ -11,13 +11,10 @@
 #include "agent/bpf/machine.h"
 #include "agent/dump/process_capture.h"
 #include "agent/guard/watchdog.h"
+#include "agent/process/process_target.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
-
-enum {
-	STATUS_BYTES = 8192,
-};
 
 /* CPU time to find the interpreter and to read its functions; large programs take a fraction of a second. */
 #define DUMP_PYTHON_NS_MAX (10 * NS_PER_SECOND)
@@ -29,36 +26,16 @@ struct process_dump {
 
 /* ---- which process ------------------------------------------------------------------------- */
 
-static long status_number(const struct proc *proc, const char *name)
-{
-	_cleanup_(buffer_deinit) struct buffer text = { 0 };
-
-	if (proc_read(proc->fd, "status", STATUS_BYTES, &text))
-		return -1;
-	const char *at = strstr(buffer_string(&text), name);
-	return at ? strtol(at + strlen(name), NULL, 10) : -1;
-}
-
 static int refuse(pid_t pid, const struct proc *proc, struct error *err)
 {
-	long leader = status_number(proc, "\nTgid:");
+	pid_t leader = process_target_leader(proc);
 
-	if (proc->stat.kernel_thread)
-		return error_set(err, -EINVAL,
-				 "%d (%s) is a thread of the kernel, which has no "
-				 "user stack",
-				 pid, proc->stat.name);
 	if (leader > 0 && leader != pid)
 		return error_set(err, -EINVAL,
-				 "%d is a thread of process %ld; give %ld, with --thread %d to see "
+				 "%d is a thread of process %d; give %d, with --thread %d to see "
 				 "it alone",
 				 pid, leader, leader, pid);
-	if (proc->files == proc->fd && (proc->stat.state == 'Z' || proc->stat.state == 'X'))
-		return error_set(err, -ESRCH,
-				 "process %d (%s) has exited; its parent %ld has not waited for it "
-				 "yet",
-				 pid, proc->stat.name, status_number(proc, "\nPPid:"));
-	return 0;
+	return process_target_check(pid, proc, err);
 }
 
 static int open_process(struct process_dump *dump, pid_t pid, struct error *err)

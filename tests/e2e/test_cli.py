@@ -224,6 +224,7 @@ def test_terminates_command_after_duration(tmp_path):
     (["-d", "1", "-o", "out.svg", "sleep", "1"], 2, ["--", "sleep"]),
     (["-d", "1", "-o", "out.svg", "-p", "1", "--", "true"], 2, ["-p"]),
     (["-d", "1", "-o", "out.svg", "-p", "4194303"], 1, ["4194303"]),
+    (["-d", "1", "-o", "out.svg", "-p", "2"], 1, ["2 (", "is a thread of the kernel"]),
     (["-d", "9", "-o", "absent/out.svg"], 1, ["absent/out.svg"]),
     (["-o", "out.svg", "--", "no-such-command-here"], 1, ["no-such-command-here"]),
 ])
@@ -450,6 +451,7 @@ def test_top_handles_keys():
     (["extra"], 2, ["extra"]),
     (["-d", "0"], 2, ["-d"]),
     (["-p", "4194303"], 1, ["4194303"]),
+    (["-p", "2"], 1, ["is a thread of the kernel"]),
     (["-p", "abc"], 2, ["abc"]),
 ])
 def test_top_refuses_bad_usage(arguments, code, words):
