@@ -72,13 +72,15 @@
 	X(UNWIND_TABLES_DROPPED, profiler.unwind.tables_refused,                                   \
 	  "Unwind tables dropped: kernel memory for tables full. Stacks through those files are "  \
 	  "truncated; profile fewer processes with --pid.")                                        \
+	X(PYTHON_FUNCTIONS_USED, profiler.python.used,                                             \
+	  "Python functions of samples, each once in an export interval.")                         \
 	X(PYTHON_FUNCTIONS_READ, profiler.python.reads, "Python functions read.")                  \
 	X(PYTHON_FUNCTIONS_FAILED, profiler.python.failures,                                       \
 	  "Nameless Python frames: process gone or memory changed. Nothing to do below 5 % of "    \
-	  "functions read.")                                                                       \
+	  "python_functions_used; report it above.")                                               \
 	X(PYTHON_FUNCTIONS_REPLACED, profiler.python.reused,                                       \
 	  "Nameless Python frames: function replaced before it was read. Nothing to do below 5 % " \
-	  "of functions read.")                                                                    \
+	  "of python_functions_used; report it above.")                                            \
 	X(PYTHON_FUNCTIONS_DROPPED, profiler.python.refused,                                       \
 	  "Python functions not named yet: too many new at once. Names come with later "           \
 	  "samples.")                                                                              \

@@ -58,8 +58,9 @@ static const struct {
 	{ .counter = OWN(SNAPSHOTS_FAILED) },
 	{ .counter = OWN(UNWIND_TABLES_DROPPED) },
 	{ .counter = OWN(MAPPINGS_DROPPED) },
-	{ OWN(PYTHON_FUNCTIONS_FAILED), true, OWN(PYTHON_FUNCTIONS_READ) },
-	{ OWN(PYTHON_FUNCTIONS_REPLACED), true, OWN(PYTHON_FUNCTIONS_READ) },
+	// Not with those read: what failed is read anew in each interval, all others only once.
+	{ OWN(PYTHON_FUNCTIONS_FAILED), true, OWN(PYTHON_FUNCTIONS_USED) },
+	{ OWN(PYTHON_FUNCTIONS_REPLACED), true, OWN(PYTHON_FUNCTIONS_USED) },
 	{ .counter = OWN(PYTHON_FUNCTIONS_DROPPED) },
 	{ .counter = OWN(JIT_SYMBOLS_DROPPED) },
 	{ .counter = OWN(JIT_READS_DROPPED) },

@@ -41,13 +41,17 @@ void event_post(struct event_log *log, enum log_level severity, const char *subj
 #define event_info(log, ...) event_post((log), LOG_LEVEL_INFO, __VA_ARGS__)
 #define event_warn(log, ...) event_post((log), LOG_LEVEL_WARN, __VA_ARGS__)
 /** Only once for each *@is_posted. */
-#define event_warn_once(log, is_posted, ...)          \
-	do {                                          \
-		if (!*(is_posted)) {                  \
-			*(is_posted) = true;          \
-			event_warn(log, __VA_ARGS__); \
-		}                                     \
+#define event_post_once(log, severity, is_posted, ...)          \
+	do {                                                    \
+		if (!*(is_posted)) {                            \
+			*(is_posted) = true;                    \
+			event_post(log, severity, __VA_ARGS__); \
+		}                                               \
 	} while (0)
+#define event_info_once(log, is_posted, ...) \
+	event_post_once(log, LOG_LEVEL_INFO, is_posted, __VA_ARGS__)
+#define event_warn_once(log, is_posted, ...) \
+	event_post_once(log, LOG_LEVEL_WARN, is_posted, __VA_ARGS__)
 
 /** The oldest that waits; false: none does. What was dropped since the last call comes as the last one. */
 bool event_log_next(struct event_log *log, struct event *ret_event);

@@ -183,6 +183,7 @@ static void use_entry(struct python_code_cache *table, uint32_t at)
 {
 	if (table->entries[at].interval == table->interval)
 		return;
+	table->stats.used++;
 	table->entries[at].interval = table->interval;
 	unlink_entry(table, at);
 	link_newest(table, at);
@@ -326,6 +327,7 @@ static uint32_t read_entry(struct python_code_cache *table, const struct entry *
 		if (entry.content == NONE)
 			return NONE;
 	}
+	table->stats.used++;
 	return add_entry(table, &entry);
 }
 

@@ -53,6 +53,7 @@ struct python_code_cache_stats {
 	uint64_t codes;    // entries now
 	uint64_t contents; // distinct names and line tables
 	uint64_t bytes;    // memory of those
+	uint64_t used;     // functions of frames, so far: each once in an export interval
 	uint64_t reads;    // code objects read, so far
 	uint64_t failures; // of them: no code object there, or the process had exited
 	uint64_t reused;   // of them: another code object than the frame's, at its address

@@ -124,11 +124,12 @@ static void report_memory_losses(struct stackless_series *series)
 				"some processes are not measured: table full (limit %d)",
 				MEMORY_PROCESSES_MAX);
 	if (stats.late)
-		event_warn_once(series->events, &series->reported.memory_late, "memory usage",
-				"some processes are read less than once a second: too many "
-				"(limits %.1f %% of a CPU, %d reads per second)",
-				100.0 * MEMORY_NS_PER_SECOND / NS_PER_SECOND,
-				MEMORY_READS_PER_SECOND);
+		event_info_once(
+			series->events, &series->reported.memory_late, "memory usage",
+			"some processes are read less than once a second: too many "
+			"(limits %.1f %% of a CPU, %d reads per second); nothing to do: their "
+			"memory is only shown coarser in time",
+			100.0 * MEMORY_NS_PER_SECOND / NS_PER_SECOND, MEMORY_READS_PER_SECOND);
 	if (oom_kills_dropped(series->kills))
 		event_warn_once(
 			series->events, &series->reported.kills, "OOM kills",

@@ -97,6 +97,19 @@ TEST(ordinary_losses_are_not_logged)
 	assert_true(any_event_has(events, "51 in the last 60 s"));
 }
 
+// Most functions are read once; those that fail, in each interval.
+TEST(few_nameless_python_functions_are_ordinary)
+{
+	now.profiler.python.used = 5000;
+	now.profiler.python.reads = 120;
+	now.profiler.python.failures = 116;
+	stats_post_losses(&before, &now, events);
+	fail_on_event(events);
+	now.profiler.python.failures = 251;
+	stats_post_losses(&before, &now, events);
+	assert_true(any_event_has(events, "python_functions_failed: 251 in the last 60 s"));
+}
+
 // On a quiet machine most faults come in short bursts, when programs start.
 TEST(ends_of_page_fault_bursts_are_no_loss)
 {
@@ -185,6 +198,7 @@ TEST(counters_that_rose_are_exported)
 
 RUN_TESTS(WITH_EVENTS(a_loss_is_logged_with_cause_and_advice),
 	  WITH_EVENTS(old_losses_are_not_logged_again), WITH_EVENTS(ordinary_losses_are_not_logged),
+	  WITH_EVENTS(few_nameless_python_functions_are_ordinary),
 	  WITH_EVENTS(ends_of_page_fault_bursts_are_no_loss),
 	  WITH_EVENTS(the_report_shows_differences),
 	  WITH_EVENTS(each_counter_has_a_token_of_its_own),

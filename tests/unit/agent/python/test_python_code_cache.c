@@ -241,10 +241,15 @@ TEST(retries_failed_reads_once_per_interval)
 		EXPECT_STR(UNREAD, name_at(&fixture, MANY_AT, checksum_of(20)), "no code");
 	EXPECT_EQ(1, stats_of(&fixture).reads, "reads");
 	EXPECT_EQ(1, stats_of(&fixture).failures, "counted");
+	EXPECT_EQ(1, stats_of(&fixture).used, "once in an interval");
 	put_code(&fixture.heap, MANY_AT, 20);
 	python_code_cache_expire(fixture.codes);
 	EXPECT_STR("f", name_at(&fixture, MANY_AT, checksum_of(20)), "there by now");
 	EXPECT_EQ(2, stats_of(&fixture).reads, "reads");
+	python_code_cache_expire(fixture.codes);
+	EXPECT_STR("f", name_at(&fixture, MANY_AT, checksum_of(20)), "cached");
+	EXPECT_EQ(2, stats_of(&fixture).reads, "not read again");
+	EXPECT_EQ(3, stats_of(&fixture).used, "once in each interval");
 	tear_down(&fixture);
 }
 
