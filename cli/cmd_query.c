@@ -21,11 +21,13 @@
 #include "cli/output_file.h"
 #include "cli/api_request.h"
 #include "cli/selector_text.h"
+#include "cli/shedding_notes.h"
 #include "proto/export.h"
 
 enum {
 	HELP_COLUMNS = 79,
 	NOTES_BYTES = 2048,
+	NOTES_SHOWN = 3,                 // of nodes
 	EMPTY_FILE_BYTES_MAX = 32 << 10, // of a profile without samples; an SVG has its script
 };
 
@@ -51,8 +53,8 @@ static const char notes_format[] =
 	"%s.\n"
 	"Off-CPU time excludes idle workers and event loops, unless SELECTOR names the\n"
 	"label wait; how much was excluded is printed. A type without stacks is printed by its\n"
-	"own label, as wall by state. The exit status is 1 if nothing matches: FILE is then not\n"
-	"written.\n"
+	"own label, as wall by state. Nodes that shed load in the range are noted (in JSON:\n"
+	"notes). If nothing matches, FILE is not written, and the exit status is 1.\n"
 	"\n"
 	"  cairn query checkout\n"
 	"  cairn query checkout --type wall\n"
@@ -357,14 +359,46 @@ static int print_table(const struct query_options *options, const struct http_re
 	return 0;
 }
 
+/* The collector's answer; with @notes (an array) as one more field, unless it is empty. */
+static void print_json(const struct http_response *response, json_t *notes)
+{
+	json_t *root = NULL;
+
+	if (json_array_size(notes))
+		root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
+	if (json_is_object(root)) {
+		json_object_set(root, "notes", notes);
+		json_dumpf(root, stdout, JSON_COMPACT);
+	} else {
+		fwrite(response->body.bytes, 1, response->body.size, stdout);
+	}
+	fputc('\n', stdout);
+	json_decref(root);
+}
+
+static void report_notes(const json_t *notes)
+{
+	const json_t *note;
+	size_t i;
+
+	json_array_foreach(notes, i, note)
+	{
+		if (i == NOTES_SHOWN) {
+			fprintf(stderr, "note: %zu more nodes shed load\n",
+				json_array_size(notes) - i);
+			return;
+		}
+		fprintf(stderr, "note: %s\n", json_string_value(note));
+	}
+}
+
 static int print_answer(const struct query_options *options, const struct http_response *response,
-			struct error *err)
+			json_t *notes, struct error *err)
 {
 	int rc = 0;
 
 	if (options->json) {
-		fwrite(response->body.bytes, 1, response->body.size, stdout);
-		fputc('\n', stdout);
+		print_json(response, notes);
 	} else if (options->group_by) {
 		rc = print_groups(options, response, err);
 	} else {
@@ -372,6 +406,27 @@ static int print_answer(const struct query_options *options, const struct http_r
 	}
 	if (!rc && (fflush(stdout) || ferror(stdout)))
 		rc = error_errno(err, -errno, "cannot write to standard output");
+	return rc;
+}
+
+static int show(const struct query_options *options, const struct http_response *response,
+		struct output_file *file, struct error *err)
+{
+	bool empty = is_empty(options, response);
+	json_t *notes = empty ? NULL : shedding_notes_ask(&options->request, options->type);
+	int rc = 0;
+
+	if (!options->output && (!empty || options->json))
+		rc = print_answer(options, response, notes, err);
+	if (!rc && empty)
+		rc = explain_empty(options, options->output && output_file_replaces(file), err);
+	if (!rc && options->output)
+		rc = output_file_finish(file, &response->body, err);
+	if (!rc && options->output)
+		fprintf(stderr, "wrote %s\n", options->output);
+	if (!rc)
+		report_notes(notes);
+	json_decref(notes);
 	return rc;
 }
 
@@ -383,19 +438,10 @@ static int query(const struct query_options *options, struct error *err)
 
 	if (!rc)
 		rc = fetch(options, &response, err);
+	if (!rc)
+		rc = show(options, &response, &file, err);
 	if (rc)
 		return rc;
-	bool empty = is_empty(options, &response);
-	if (!options->output && (!empty || options->json))
-		rc = print_answer(options, &response, err);
-	if (!rc && empty)
-		return explain_empty(options, options->output && output_file_replaces(&file), err);
-	if (!rc && options->output)
-		rc = output_file_finish(&file, &response.body, err);
-	if (rc)
-		return rc;
-	if (options->output)
-		fprintf(stderr, "wrote %s\n", options->output);
 	report_idle(options);
 	if (options->group_by)
 		report_no_stacks(options);
