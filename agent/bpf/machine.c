@@ -85,8 +85,8 @@ int machine_check_capabilities(uint64_t effective, bool is_root, struct error *e
 		return 0;
 	if (is_root)
 		return error_set(err, -EPERM,
-				 "cairn runs as root without these capabilities, which it "
-				 "needs:%s; add them to the container "
+				 "cairn runs as root, but needs these capabilities, which it "
+				 "lacks:%s; add them to the container "
 				 "(securityContext.capabilities.add) or the unit "
 				 "(AmbientCapabilities=, CapabilityBoundingSet=)",
 				 names);

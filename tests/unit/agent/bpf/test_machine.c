@@ -65,11 +65,12 @@ TEST(sends_root_to_its_container_or_unit)
 	struct error err = { 0 };
 
 	EXPECT_EQ(-EPERM, machine_check_capabilities(1ULL << 38 | 1ULL << 39, true, &err), "none");
-	EXPECT_STR("cairn runs as root without these capabilities, which it needs: CAP_SYS_PTRACE; "
-		   "add "
-		   "them to the container (securityContext.capabilities.add) or the unit "
-		   "(AmbientCapabilities=, CapabilityBoundingSet=)",
-		   err.text, "remedy");
+	EXPECT_STR(
+		"cairn runs as root, but needs these capabilities, which it lacks: CAP_SYS_PTRACE; "
+		"add "
+		"them to the container (securityContext.capabilities.add) or the unit "
+		"(AmbientCapabilities=, CapabilityBoundingSet=)",
+		err.text, "remedy");
 }
 
 TEST(names_each_missing_capability)
