@@ -3,6 +3,7 @@
 // profiler in-process, without a collector.
 
 #include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,8 +18,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
+#include "base/contract/label_names.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
+#include "cli/no_match.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
 #include "cli/profiler_ready.h"
@@ -268,6 +271,42 @@ static int show(struct top *top, struct error *err)
 	return 0;
 }
 
+/* The services of the interval, for the caller to release. */
+static json_t *services_of(const struct profile *interval)
+{
+	json_t *seen = json_object(), *services = json_array();
+	const char *name;
+	json_t *value;
+
+	for (uint32_t i = 0; i < interval->series_count; i++) {
+		const char *service = labels_get(&interval->series[i].labels, LABEL_SERVICE);
+
+		json_object_set_new(seen, service ? service : "", json_true());
+	}
+	json_object_foreach(seen, name, value) if (*name)
+		json_array_append_new(services, json_string(name));
+	json_decref(seen);
+	return services;
+}
+
+/* A service without samples may be a slip. */
+static void note_service(const struct top *top)
+{
+	const char *service = top->options->service;
+	char names[NAMES_TEXT_BYTES], note[NAMES_TEXT_BYTES + 160];
+
+	if (!service || !top->options->batch || top->table.total)
+		return;
+	json_t *services = services_of(top->interval);
+
+	nearest_names(services, service, names);
+	snprintf(note, sizeof(note), "no samples of service \"%.60s\"; services with samples: %s",
+		 service, *names ? names : "none");
+	text_make_printable(note);
+	fprintf(stderr, "cairn top: %s\n", note);
+	json_decref(services);
+}
+
 static void update_header(struct top *top)
 {
 	struct profiler_stats stats;
@@ -299,6 +338,7 @@ static int refresh_table(struct top *top, struct error *err)
 	if (rc)
 		return rc;
 	update_header(top);
+	note_service(top);
 	return show(top, err);
 }
 

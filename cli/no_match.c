@@ -36,16 +36,15 @@ static int compare_candidates(const void *a, const void *b)
 	return strcmp(one->name, other->name);
 }
 
-/* The five nearest to @typed ("": the first), with commas between, and an ellipsis for more. */
-static void list_nearest(const json_t *names, const char *typed, char *text, size_t size)
+const char *nearest_names(const json_t *names, const char *typed, char text[NAMES_TEXT_BYTES])
 {
-	size_t count = json_array_size(names), used = 0, i;
+	size_t size = NAMES_TEXT_BYTES, count = json_array_size(names), used = 0, i;
 	_cleanup_free_ struct candidate *candidates = calloc(count + 1, sizeof(*candidates));
 	const json_t *name;
 
 	*text = '\0';
 	if (!candidates)
-		return;
+		return text;
 	json_array_foreach(names, i, name)
 	{
 		const char *value = json_is_string(name) ? json_string_value(name) : "";
@@ -59,6 +58,7 @@ static void list_nearest(const json_t *names, const char *typed, char *text, siz
 					 candidates[i].name);
 	if (count > NAMES_SHOWN && used < size)
 		snprintf(text + used, size - used, ", ...");
+	return text;
 }
 
 static bool has_name(const json_t *names, const char *wanted)
@@ -140,8 +140,8 @@ static int explain_label(const char *selector, const char *range, const json_t *
 			return error_set(err, -ENODATA,
 					 "there is no label \"%s\"%s: did you mean \"%s\"?", label,
 					 range, nearest);
-		char names[LIST_BYTES];
-		list_nearest(labels, label, names, sizeof(names));
+		char names[NAMES_TEXT_BYTES];
+		nearest_names(labels, label, names);
 		return error_set(err, -ENODATA, "there is no label \"%s\"%s; labels there: %s",
 				 label, range, names);
 	}
@@ -165,7 +165,7 @@ static int explain_type(const char *selector, const char *range, const char *typ
 int no_match_explain(const char *selector, const char *range, const char *type,
 		     const struct stored_names *stored, struct error *err)
 {
-	char text[SELECTOR_BYTES], service[SELECTOR_VALUE_BYTES], list[LIST_BYTES];
+	char text[SELECTOR_BYTES], service[SELECTOR_VALUE_BYTES], list[NAMES_TEXT_BYTES];
 
 	if (!type && json_array_size(stored->types))
 		return 0;
@@ -178,7 +178,7 @@ int no_match_explain(const char *selector, const char *range, const char *type,
 			explain_type(text, range, type, stored, err);
 		} else {
 			selector_text_service(selector, service);
-			list_nearest(stored->services, service, list, sizeof(list));
+			nearest_names(stored->services, service, list);
 			error_set(err, -ENODATA, "no series match %s%s%s%s", text, range,
 				  *list ? "; services there: " : "", list);
 		}

@@ -25,7 +25,10 @@ int no_match_explain(const char *selector, const char *range, const char *type,
 /** Ask the collector what is stored, and explain; without an answer only that nothing matches. As above. */
 int no_match_ask(const struct api_request *request, const char *type, struct error *err);
 
-enum { RANGE_TEXT_BYTES = 80 };
+enum { RANGE_TEXT_BYTES = 80, NAMES_TEXT_BYTES = 400 };
+
+/** The five of @names (an array of strings) that are nearest to @typed, with commas between, and "..." for more. Returns @text. */
+const char *nearest_names(const json_t *names, const char *typed, char text[NAMES_TEXT_BYTES]);
 
 /**
  * " in 12:00-12:15 UTC" for nanoseconds since 1970; with seconds if it is short, with dates unless it is of

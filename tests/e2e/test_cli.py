@@ -448,13 +448,14 @@ def test_top_handles_keys():
 
 
 @pytest.mark.parametrize("arguments,code,words", [
+    (["--service", "nosuch", "-d", "0.3"], 0, ['no samples of service "nosuch"', "services with samples: "]),
     (["extra"], 2, ["extra"]),
     (["-d", "0"], 2, ["-d"]),
     (["-p", "4194303"], 1, ["4194303"]),
     (["-p", "2"], 1, ["is a thread of the kernel"]),
     (["-p", "abc"], 2, ["abc"]),
 ])
-def test_top_refuses_bad_usage(arguments, code, words):
+def test_top_explains_bad_usage(arguments, code, words):
     done = cairn("top", "--batch", *arguments)
     assert done.returncode == code, done
     for word in words:
