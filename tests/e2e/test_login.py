@@ -133,26 +133,26 @@ def test_the_command_line_logs_in(secure, authority):
     url = f"https://localhost:{secure.http_port}"
     wait_until("the new line", 10, lambda: SecureApi(secure, reader).fetch("/api/v1/status")[0] == 200)
 
-    def query(*flags, env=None):
-        return subprocess.run([program("cairn"), "query", "--collector-http", url, "--json", *flags],
+    def ask(*flags, env=None):
+        return subprocess.run([program("cairn"), "status", "--collector-http", url, *flags],
                               capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **(env or {})})
 
-    assert query("--tls-ca", authority.crt, "--token-file", str(reader)).returncode == 0
-    assert query("--tls-ca", authority.crt, env={"CAIRN_TOKEN_FILE": str(reader)}).returncode == 0
-    done = query("--tls-ca", authority.crt)
+    assert ask("--tls-ca", authority.crt, "--token-file", str(reader)).returncode == 0
+    assert ask("--tls-ca", authority.crt, env={"CAIRN_TOKEN_FILE": str(reader)}).returncode == 0
+    done = ask("--tls-ca", authority.crt)
     assert done.returncode == 1 and "a login is needed" in done.stderr
     done = subprocess.run([program("cairn"), "upload", "--collector-http", url, "--tls-ca", authority.crt, "--token-file",
                            str(reader), program("cairn")], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "lacks the role upload" in done.stderr, "an upload shows the token, too"
-    done = query("--token-file", str(reader))
+    done = ask("--token-file", str(reader))
     assert done.returncode == 1 and "ertificate" in done.stderr, "the machine's CAs do not know it"
     secure.add_line("cli read - certificate")
     cli = authority.issue("cli")
     wait_until("the new line", 10, lambda: status_of(secure, cli) == 200)
-    assert query("--tls-ca", authority.crt, "--tls-cert", cli.crt, "--tls-key", cli.key).returncode == 0
+    assert ask("--tls-ca", authority.crt, "--tls-cert", cli.crt, "--tls-key", cli.key).returncode == 0
     done = subprocess.run([program("cairn"), "query", "--collector-http", "http://192.0.2.1:7070", "--token-file",
                            str(reader)], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1 and "could read the token" in done.stderr
+    assert done.returncode == 2 and "could read the token" in done.stderr
 
 
 def agent_flags(collector, *flags):

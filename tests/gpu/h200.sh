@@ -79,6 +79,7 @@ query() { show "$BUILD/cairn" query "$1" --type "$2" --from now-1h --collector-h
 diagnose() { show "$BUILD/cairn" diagnose "$1" --from "now-${SECONDS_EACH}s" --collector-http "http://$HTTP"; }
 # The largest stacks, whole.
 stacks() {
+	[ -n "$DRY" ] || rm -f "$work/stacks.collapsed" # where nothing matches, query leaves it as it was
 	show "$BUILD/cairn" query "$1" --type "$2" --from now-1h --collector-http "http://$HTTP" -o "$work/stacks.collapsed"
 	[ -n "$DRY" ] || awk '{ print $NF, $0 }' "$work/stacks.collapsed" | sort -rn | head -5 | cut -d ' ' -f 2- | sed 's/^/    /'
 }
