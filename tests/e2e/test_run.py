@@ -89,7 +89,7 @@ def test_quotes_collector_start_error(tmp_path):
                            "--http", "192.0.2.1:7070"],
                           capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
-    assert "collector exited with status 1" in done.stderr, done.stderr
+    assert "collector exited with status 2" in done.stderr, done.stderr
     assert "192.0.2.1" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
 
