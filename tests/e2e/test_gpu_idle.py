@@ -9,6 +9,9 @@ from contract import TYPE
 from fleet import unique, wait_until
 from gpu_double import make_doubles, start_script
 
+# Beside a program that burns CPU time the client waits for a CPU between its launches, where no stack is charged.
+pytestmark = pytest.mark.alone
+
 LAUNCH = TYPE.GPU_LAUNCH
 IDLE_TIME = TYPE.GPU_IDLE_TIME
 IDLE = TYPE.GPU_IDLE
