@@ -55,7 +55,7 @@ def test_boosts_agents_within_their_limits(secure, tmp_path):
         try:
             for name in ("a", "b"):
                 wait_until("its profile", 60, lambda name=name: secure.api.total(f'{{service="{service}",node="{name}"}}') > 0)
-            assert 60 < node.rate(burning) < 150
+            assert 40 < node.rate(burning) < 200
 
             done = boost(secure, viewer, service, "--hz", "999", "--for", "60s")
             assert done.returncode == 1 and "lacks the role admin" in done.stderr, done
@@ -65,7 +65,7 @@ def test_boosts_agents_within_their_limits(secure, tmp_path):
             boost_id = re.match(r"boost (\w+): 999 Hz, wakers for 60 s", done.stdout)[1]
             assert "refused" in refusing.agent.log()
             time.sleep(1)  # each CPU has its new period
-            assert 800 < node.rate(burning) < 1200
+            assert 600 < node.rate(burning) < 1600  # on a busy machine what was counted lags what was burned
             done = boost(secure, viewer, "--list")
             assert done.returncode == 0 and boost_id in done.stdout and "token:owner" in done.stdout, done
             done = boost(secure, admin, "--end", boost_id)
@@ -79,7 +79,7 @@ def test_boosts_agents_within_their_limits(secure, tmp_path):
             assert node.rate(burning, 0.3) == 0
             wait_until("the gap's reason", 15, lambda: "sampling" in secure.api.values("knob"))
             wait_until("its end by itself", 15, lambda: f"ended {stop_id}" in node.agent.log())
-            assert 60 < node.rate(burning) < 150
+            assert 40 < node.rate(burning) < 200
         finally:
             node.agent.stop()
             refusing.agent.stop()

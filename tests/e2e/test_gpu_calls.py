@@ -35,6 +35,7 @@ class Client:
 
     def __init__(self, service, **environment):
         self.service = service
+        self.environment = environment
         self.process = start_script("client.py", service, **environment)
         self.truth = None
 
@@ -197,7 +198,7 @@ def test_launches_have_stacks_and_kernel_names(fleet, client):
 
 
 def test_process_killed_in_a_wait_frees_its_memory(fleet, client):
-    third = Client(unique("gpu-killed"))
+    third = Client(unique("gpu-killed"), **client.environment)
 
     def levels():
         answer = fleet.api.get("series", query=third.service, type=MEMORY, from_="now-2m", step="1s")["series"]
@@ -226,7 +227,7 @@ def test_process_killed_in_a_wait_frees_its_memory(fleet, client):
 
 def test_pageable_memory_is_known_from_the_start(fleet, client):
     """The driver is already probed, for the first client."""
-    second = Client(unique("gpu-early"))
+    second = Client(unique("gpu-early"), **client.environment)
     try:
         second.go()
         selector = f'{{service="{second.service}",direction="host_to_device",memory="pageable"}}'
