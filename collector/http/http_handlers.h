@@ -47,6 +47,7 @@ enum api_parameter {
 	API_PROFILES = 1 << 12,
 	API_STOP = 1 << 13,
 	API_FOR = 1 << 14,
+	API_RANGES = 1 << 15, // instead of from and to
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
@@ -65,6 +66,7 @@ struct api_request {
 	const char *type;
 	char unit[PROFILE_TYPE_PART_BYTES];
 	struct time_range range;
+	struct query_ranges ranges; // parts of the range that count; none: all of it
 	uint64_t now_ns;
 	const char *group_by; // NULL: none
 	uint32_t max_nodes;

@@ -3,6 +3,7 @@
 #include "collector/http/http_handlers.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 enum {
 	DEFAULT_POINTS = 300,
 	STEP_NS_MIN = 10 * 1000 * 1000, // an agent's shortest slot
+	TIME_TEXT_BYTES = 96,           // of FROM/TO
 };
 
 static const struct {
@@ -37,6 +39,7 @@ static const struct {
 	{ "profiles", API_PROFILES },
 	{ "stop", API_STOP },
 	{ "for", API_FOR },
+	{ "ranges", API_RANGES },
 };
 
 /** The state of a parse. The first failure sets field and ends it. */
@@ -208,9 +211,72 @@ static int parse_boost(struct parsing *parsing)
 	return rc ? rc : parse_boost_time(parsing);
 }
 
+/** One of `ranges`, FROM/TO of @size bytes. */
+static int parse_part(struct parsing *parsing, const char *text, size_t size,
+		      struct query_ranges *ranges)
+{
+	struct time_range *range = &ranges->at[ranges->count];
+	char from[TIME_TEXT_BYTES], *to;
+
+	if (ranges->count == QUERY_RANGES_MAX)
+		return error_set(parsing->err, -EINVAL, "more than %d ranges", QUERY_RANGES_MAX);
+	snprintf(from, sizeof(from), "%.*s", (int)(size < sizeof(from) ? size : sizeof(from) - 1),
+		 text);
+	to = strchr(from, '/');
+	if (size >= sizeof(from) || !to)
+		return error_set(parsing->err, -EINVAL,
+				 "\"%.40s\" is not FROM/TO, two times with a slash between", from);
+	*to++ = '\0';
+	int rc = time_parse(from, parsing->parsed->now_ns, &range->from_ns, parsing->err);
+	if (!rc)
+		rc = time_parse(to, parsing->parsed->now_ns, &range->to_ns, parsing->err);
+	if (rc)
+		return rc;
+	if (range->from_ns >= range->to_ns)
+		return error_set(parsing->err, -EINVAL, "%s/%s: FROM must be before TO", from, to);
+	ranges->count++;
+	return 0;
+}
+
+/** FROM/TO,FROM/TO: the range is from the first begin to the last end. */
+static int parse_ranges(struct parsing *parsing)
+{
+	struct query_ranges *ranges = &parsing->parsed->ranges;
+	const char *text = http_parameter(parsing->request, "ranges");
+
+	if (*http_parameter(parsing->request, "from") || *http_parameter(parsing->request, "to"))
+		return error_set(parsing->err, -EINVAL, "give either ranges, or from and to");
+	while (text) {
+		size_t size = strcspn(text, ",");
+		int rc = parse_part(parsing, text, size, ranges);
+
+		if (rc)
+			return rc;
+		text = text[size] ? text + size + 1 : NULL;
+	}
+	query_ranges_tidy(ranges);
+	parsing->parsed->range = query_ranges_hull(ranges);
+	return 0;
+}
+
+static int check_length(struct parsing *parsing)
+{
+	const struct time_range *range = &parsing->parsed->range;
+
+	if (range->to_ns - range->from_ns > QUERY_RANGE_NS_MAX)
+		return error_set(parsing->err, -EINVAL,
+				 "the range is longer than 31 days; choose a later from");
+	return 0;
+}
+
 static int parse_range(struct parsing *parsing)
 {
 	struct time_range *range = &parsing->parsed->range;
+
+	if (*parameter(parsing, "ranges")) {
+		int rc = parse_ranges(parsing);
+		return rc ? rc : check_length(parsing);
+	}
 
 	if (parsing->known & API_DRY_RUN)
 		return parse_deleted_range(parsing);
@@ -222,10 +288,7 @@ static int parse_range(struct parsing *parsing)
 	if (range->from_ns >= range->to_ns)
 		return error_set(parsing->err, -EINVAL,
 				 "must be before to (the defaults are from=now-15m and to=now)");
-	if (range->to_ns - range->from_ns > QUERY_RANGE_NS_MAX)
-		return error_set(parsing->err, -EINVAL,
-				 "the range is longer than 31 days; choose a later from");
-	return 0;
+	return check_length(parsing);
 }
 
 static int parse_type(struct parsing *parsing)
@@ -428,6 +491,7 @@ struct query api_query(struct http_api *api, const struct api_request *request)
 		.selector = &request->selector,
 		.type = request->type,
 		.range = request->range,
+		.parts = request->ranges,
 		.group_by = request->group_by,
 		.symbolizer = symbols ? symbols->symbolizer : NULL,
 	};

@@ -38,6 +38,8 @@ void http_handle_status(struct http_api *api, const struct api_request *request,
 	append_figure(body, "oldest_ns", stats.oldest_ns);
 	append_figure(body, "newest_ns", stats.newest_ns);
 	append_figure(body, "stored_bytes", stats.stored_bytes);
+	append_figure(body, "disk_free_bytes", stats.disk_free_bytes);
+	append_figure(body, "batches_refused", stats.batches_refused);
 	append_figure(body, "damaged_partitions", damage.partitions);
 	append_figure(body, "damaged_first_ns", damage.first_ns);
 	append_figure(body, "deletions", stats.tombstones);

@@ -51,7 +51,9 @@ void flame_tree_deinit(struct flame_tree *tree);
  * series without the label are below "(no LABEL)". A sample without a stack is self time of the root or
  * of its group's node.
  *
- * Values of a gauge (profile_type_is_gauge()) are means over the seconds of the range, widened to whole
+ * With query->parts, only slots that begin in one of them count, each once.
+ *
+ * Values of a gauge (profile_type_is_gauge()) are means over the seconds of the range or its parts, widened to whole
  * seconds, between the store's oldest and newest data. A second without a value counts as 0.
  *
  * Errors of all queries: -EINVAL (the user can correct it; @err says how), -E2BIG (the answer exceeds a

@@ -19,6 +19,7 @@ void query_widen_gauge(struct query *query)
 		return;
 	query->range.from_ns = query->range.from_ns / NS_PER_SECOND * NS_PER_SECOND;
 	query->range.to_ns = whole_seconds(query->range.to_ns) * NS_PER_SECOND;
+	query_ranges_widen(&query->parts, NS_PER_SECOND);
 }
 
 /** Count the seconds before @end without any value, at most TAIL_SECONDS. */
@@ -39,22 +40,19 @@ static int count_empty_tail(const struct query *query, const struct store_select
 	return 0;
 }
 
-int query_gauge_seconds(const struct query *query, const struct store_selection *selection,
-			int64_t *ret_seconds, struct error *err)
+/** The seconds of @range between the store's oldest and newest data. */
+static int count_seconds(const struct query *query, const struct store_selection *selection,
+			 struct time_range range, const struct store_stats *stats,
+			 uint64_t *ret_seconds, struct error *err)
 {
-	uint64_t begin = query->range.from_ns / NS_PER_SECOND;
-	uint64_t end = whole_seconds(query->range.to_ns), empty = 0;
-	struct store_stats stats;
+	uint64_t begin = range.from_ns / NS_PER_SECOND;
+	uint64_t end = whole_seconds(range.to_ns), empty = 0;
 
-	*ret_seconds = 1;
-	if (!query->type || !profile_type_is_gauge(query->type) || !selection->series_count)
-		return 0;
 	// Seconds before the first data, or after the last, are not seconds of value 0.
-	store_read_stats(query->store, &stats);
-	if (begin < stats.oldest_ns / NS_PER_SECOND)
-		begin = stats.oldest_ns / NS_PER_SECOND;
-	if (end > stats.newest_ns / NS_PER_SECOND) {
-		end = stats.newest_ns / NS_PER_SECOND + 1;
+	if (begin < stats->oldest_ns / NS_PER_SECOND)
+		begin = stats->oldest_ns / NS_PER_SECOND;
+	if (end > stats->newest_ns / NS_PER_SECOND) {
+		end = stats->newest_ns / NS_PER_SECOND + 1;
 		if (end >= begin + 2 * TAIL_SECONDS) {
 			int rc = count_empty_tail(query, selection, end, &empty, err);
 			if (rc)
@@ -62,8 +60,30 @@ int query_gauge_seconds(const struct query *query, const struct store_selection 
 			end -= empty;
 		}
 	}
-	if (end > begin)
-		*ret_seconds = (int64_t)(end - begin);
+	*ret_seconds = end > begin ? end - begin : 0;
+	return 0;
+}
+
+int query_gauge_seconds(const struct query *query, const struct store_selection *selection,
+			int64_t *ret_seconds, struct error *err)
+{
+	uint64_t sum = 0, seconds;
+	struct store_stats stats;
+	uint32_t count;
+	const struct time_range *parts = query_parts(query, &count);
+
+	*ret_seconds = 1;
+	if (!query->type || !profile_type_is_gauge(query->type) || !selection->series_count)
+		return 0;
+	store_read_stats(query->store, &stats);
+	for (uint32_t i = 0; i < count; i++) {
+		int rc = count_seconds(query, selection, parts[i], &stats, &seconds, err);
+		if (rc)
+			return rc;
+		sum += seconds;
+	}
+	if (sum)
+		*ret_seconds = (int64_t)sum;
 	return 0;
 }
 

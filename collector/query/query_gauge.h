@@ -7,10 +7,10 @@
 
 #include "collector/query/query_select.h"
 
-/** Widen the range of a query for a gauge to whole seconds. Other queries do not change. */
+/** Widen the range and its parts of a query for a gauge to whole seconds. Other queries do not change. */
 void query_widen_gauge(struct query *query);
 /**
- * *ret_seconds: the divisor of a gauge's sums, the seconds of the range between the store's oldest and
+ * *ret_seconds: the divisor of a gauge's sums, the seconds of the range or its parts between the store's oldest and
  * newest data; 1 for other types. Returns 0 or the store's error.
  */
 int query_gauge_seconds(const struct query *query, const struct store_selection *selection,

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "collector/query/query_ranges.h"
 #include "collector/store/store.h"
 
 struct symbolizer;
@@ -14,10 +15,14 @@ struct query {
 	const struct selector *selector; // the query ends at its deadline: -ETIMEDOUT, -ECANCELED
 	const char *type;
 	struct time_range range;
+	// Merges and tables count only these parts of the range, tidied; none: all of it.
+	struct query_ranges parts;
 	const char *group_by; // label name, or NULL; for query_series() several, "knob,step"
 	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
 };
 
+/** The parts of the range that count: query->parts, or the range. *ret_count: how many. */
+const struct time_range *query_parts(const struct query *query, uint32_t *ret_count);
 /** store_select() with the query's arguments. */
 int query_select(const struct query *query, struct store_selection **ret_selection,
 		 struct error *err);

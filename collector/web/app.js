@@ -11,6 +11,7 @@ import { byId, element } from "./element.js";
 import { FlamePane } from "./flame_pane.js";
 import { formatTime } from "./format.js";
 import { listenForLogin } from "./login.js";
+import { Pages } from "./pages.js";
 import { readPalette } from "./palette.js";
 import { Popover } from "./popover.js";
 import { hasIdle, sectionsOf, specOf } from "./profile_type.js";
@@ -58,6 +59,7 @@ class Page {
 		this.stackless = new StacklessPane(this.state);
 		this.states = new StatesPane(this.state);
 		this.diagnosis = new DiagnosisCard(this.state, () => this.#range);
+		this.pages = new Pages({ state: this.state, connection: this.connection, tooltip: this.tooltip, palette: readPalette });
 		this.serviceRequest = new LatestRequest();
 		this.typeRequest = new LatestRequest();
 		this.labelRequest = new LatestRequest();
@@ -71,10 +73,11 @@ class Page {
 
 	/** Are all requests answered and all animations done? */
 	get settled() {
-		return this.#pending === 0 && this.flame.graph.settled;
+		return this.#pending === 0 && this.flame.graph.settled && this.pages.settled;
 	}
 
 	async start() {
+		this.pages.show(this.view);
 		this.#showTypes();
 		this.#showLayout();
 		this.stackless.show(this.view, null);
@@ -115,26 +118,41 @@ class Page {
 		}
 		this.#range = range;
 		this.#showControls(range);
-		const requests = [this.#loadPanes(), this.#loadServices(), this.#try(() => this.chart.loadMarks(view, range))];
-		if (choices)
+		const requests = [this.#loadPanes()];
+		if (this.#isService)
+			requests.push(this.#try(() => this.chart.loadMarks(view, range)));
+		if (this.pages.obeys(view, "service"))
+			requests.push(this.#loadServices());
+		if (choices && this.pages.obeys(view, "type"))
 			requests.push(this.#loadChoices());
 		await Promise.all(requests);
 		this.#scheduleLive();
 	}
 
+	get #isService() {
+		return this.view.page === "service";
+	}
+
 	get #panes() {
 		const { layout, type } = this.view;
 
+		if (!this.#isService)
+			return [this.pages.of(this.view)];
 		if (specOf(type).noStacks)
 			return type === TYPE.WALL ? [this.chart, this.states] : [this.chart];
 		return [this.chart, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
+	}
+
+	/** The fields of the view of which a change reloads what is shown. */
+	get #queryFields() {
+		return this.pages.fieldsOf(this.view) ?? QUERY_FIELDS;
 	}
 
 	/** Load the visible panes that do not show this view and range yet. */
 	async #loadPanes() {
 		const { view } = this;
 		const range = this.#range;
-		const wanted = JSON.stringify([range, ...QUERY_FIELDS.map((name) => view[name])]);
+		const wanted = JSON.stringify([range, ...this.#queryFields.map((name) => view[name])]);
 		const stale = this.#panes.filter((pane) => this.#loadedFor.get(pane) !== wanted);
 
 		await Promise.all(stale.map((pane) => this.#try(async () => {
@@ -164,7 +182,7 @@ class Page {
 
 	#failAll(message) {
 		this.#loadedFor.clear();
-		for (const pane of [this.chart, this.flame, this.table, this.states])
+		for (const pane of this.#isService ? [this.chart, this.flame, this.table, this.states] : this.#panes)
 			pane.fail(message);
 	}
 
@@ -217,7 +235,7 @@ class Page {
 		const { view } = this;
 		const service = selectedValue(view.query, "service");
 
-		document.title = `${service ?? (view.query || "All services")} · cairn`;
+		document.title = `${this.pages.titleOf(view, service ?? (view.query || "All services"))} · cairn`;
 		this.services.setSelected(service);
 		this.selector.setText(view.query);
 		this.ranges.setRange(view, range);
@@ -347,24 +365,30 @@ class Page {
 	}
 
 	#listenForKeys() {
+		// Keys of what the shown page lacks do nothing.
+		const onService = (act) => () => this.#isService && act();
+		const withControl = (control, act) => () => this.pages.obeys(this.view, control) && act();
+
 		listenForShortcuts({
-			"/": () => byId("search").select(),
+			"/": onService(() => byId("search").select()),
 			"?": () => byId("help-button").click(),
-			s: () => this.services.open(),
+			s: withControl("service", () => this.services.open()),
 			t: () => this.ranges.open(),
 			l: () => this.#toggleLive(),
-			d: () => byId("diagnosis-button").click(),
-			w: () => byId("type").focus(),
-			i: () => this.#toggleIdle(),
-			f: () => byId("flame-scroller").focus(),
-			1: () => this.#setLayout("flame"),
-			2: () => this.#setLayout("both"),
-			3: () => this.#setLayout("table"),
-			Escape: () => this.flame.reset(),
+			d: onService(() => byId("diagnosis-button").click()),
+			w: withControl("type", () => byId("type").focus()),
+			i: withControl("type", () => this.#toggleIdle()),
+			f: onService(() => byId("flame-scroller").focus()),
+			1: onService(() => this.#setLayout("flame")),
+			2: onService(() => this.#setLayout("both")),
+			3: onService(() => this.#setLayout("table")),
+			Escape: onService(() => this.flame.reset()),
 		});
 	}
 
 	#onChange(changed) {
+		if (changed.has("page"))
+			this.pages.show(this.view);
 		if (changed.has("layout"))
 			this.#showLayout();
 		if (changed.has("type")) {
@@ -377,8 +401,8 @@ class Page {
 			this.flame.showRoot(this.view);
 		if (changed.has("sort") || changed.has("filter"))
 			this.table.show(this.view);
-		if (QUERY_FIELDS.some((name) => changed.has(name))) {
-			this.refresh({ choices: ["query", "from", "to", "group"].some((name) => changed.has(name)) });
+		if (["page", ...this.#queryFields].some((name) => changed.has(name))) {
+			this.refresh({ choices: ["page", "query", "from", "to", "group"].some((name) => changed.has(name)) });
 		} else if (changed.has("layout")) {
 			this.#loadPanes();
 		}
@@ -412,6 +436,7 @@ class Page {
 		const palette = readPalette();
 
 		this.chart.setPalette(palette);
+		this.pages.setPalette(palette);
 		this.flame.graph.setPalette(palette);
 	}
 

@@ -222,6 +222,24 @@ export async function fetchServices(view, range, signal) {
 	return { services, whole };
 }
 
+// Counters of losses: their sentence says "dropped" or "lost".
+const DROP_COUNTERS = Object.entries(LABEL_VALUES.counter)
+	.filter(([, { title, meaning }]) => /\b(dropped|lost)\b/.test(title) && !meaning.includes("Nothing is lost"))
+	.map(([counter]) => counter);
+
+/** The fleet's health in @range: { status, agents, now_ns, overhead, shedding, drops }, the latter three series by node. */
+export async function fetchFleet(range, signal) {
+	const between = { from: range.from_ms, to: range.to_ms };
+	const series = (type, query, group) => request("series", { ...between, type, query, group_by: group }, signal);
+	const [status, listed, overhead, shedding, drops] = await Promise.all([
+		request("status", {}, signal), request("agents", {}, signal), series(TYPE.OVERHEAD, "{}", "node"),
+		series(TYPE.SHEDDING, "{}", "node,knob"),
+		series(TYPE.EVENTS, formatSelector([{ name: "counter", op: "=~", value: DROP_COUNTERS.join("|") }]), "node,counter"),
+	]);
+
+	return { status, agents: listed.agents, now_ns: listed.now_ns, overhead, shedding, drops };
+}
+
 /** The downloads of @view: [{ label, note, href }]. */
 export function downloads(view, range) {
 	const href = (format) => apiPath("merge", { ...common(view, range), format });

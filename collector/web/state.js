@@ -16,6 +16,7 @@ const atMost = (length) => (text) => text.length <= length;
 /**
  * Each field of a view: its default, which links omit, the check of a link's value, and how links read and write it
  * where their text differs.
+ *   page    which page is shown: pages.js
  *   query   selector text            type    five-part profile type; in links its short word
  *   from/to time texts               group   label to group by; "auto": the type's own, or services until one is picked
  *   idle    "out": exclude idle time; "in": include it
@@ -26,6 +27,7 @@ const atMost = (length) => (text) => text.length <= length;
  *   nodes   maximum number of boxes
  */
 const FIELDS = {
+	page: { fallback: "service", check: oneOf("service", "health") },
 	query: { fallback: "", check: atMost(8192) },
 	type: { fallback: TYPE.CPU, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },

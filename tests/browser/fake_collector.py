@@ -325,6 +325,8 @@ class Api:
         if profile_type == profiles.OVERHEAD:
             for program, cores in profiles.PROGRAMS.items():
                 yield {"service": profiles.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int((to_s - from_s) * cores * 1e9)
+        for counter, node, per_s in profiles.DROPS if profile_type == profiles.EVENTS else []:
+            yield {"service": profiles.AGENT, "node": node, "counter": counter}, lambda from_s, to_s, per_s=per_s: int((to_s - from_s) * per_s)
         if profile_type == profiles.SHEDDING_CHANGES:
             for at_s, node, setting in self.data.changes:
                 yield {"service": profiles.AGENT, "node": node, **setting}, lambda from_s, to_s, at_s=at_s: int(from_s <= at_s < to_s)
@@ -360,7 +362,19 @@ class Api:
         newest = 0 if self.data.empty else int((now - 2) * 1e9)
         return {"version": "0.1.0", "agents": 0 if self.data.empty else 4, "series": len(self.selected([])),
                 "oldest_ns": 0 if self.data.empty else int((self.data.started_s - self.data.age_s) * 1e9), "newest_ns": newest,
-                "stored_bytes": 0 if self.data.empty else 48_211_304, "now_ns": int(now * 1e9)}
+                "stored_bytes": 0 if self.data.empty else 48_211_304, "disk_free_bytes": 91 << 30, "batches_refused": 0,
+                "damaged_partitions": 0, "now_ns": int(now * 1e9)}
+
+    def agents(self, params):
+        """One agent a node; that of db-1 has been silent for ten minutes, that of gpu-b7 is older than the others."""
+        now_ns = int(time.time() * 1e9)
+        nodes = sorted({node for _, nodes, *_ in self.data.services.values() for node in nodes})
+        silent_ns = {"db-1": 600 * 10**9}
+        agents = [] if self.data.empty else [
+            {"agent": f"{at:032x}", "node": node, "tenant": "", "version": "0.0.9" if node == "gpu-b7" else "0.1.0",
+             "state": "silent" if node in silent_ns else "sending", "first_ns": now_ns - 7200 * 10**9,
+             "last_ns": now_ns - silent_ns.get(node, 10**9), "batches": 1440 - at, "samples": 2_600_000 - at} for at, node in enumerate(nodes)]
+        return {"agents": agents, "now_ns": now_ns}
 
     def shares(self, params, group_by):
         """{(group, service, what it waited for): [share of usual, share of spike, functions of a range]} of what is selected."""
@@ -567,7 +581,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
         routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "top": api.top, "series": api.time_series,
-                  "status": api.status, "diagnose": api.diagnose}
+                  "status": api.status, "agents": api.agents, "diagnose": api.diagnose}
         if values:
             answer = api.label_values(values[1], params)
         elif path in routes:

@@ -12,13 +12,13 @@ from contract import TYPE
 
 CPU, BLOCKED, WAITING, WALL, THROTTLED = TYPE.CPU, TYPE.OFF_CPU, TYPE.SCHED_DELAY, TYPE.WALL, TYPE.THROTTLED
 GROWTH, RESIDENT, FAULTS, OOM_KILLS = TYPE.PAGE_FAULT, TYPE.RSS, TYPE.MAJOR_FAULTS, TYPE.OOM_KILLS
-OVERHEAD, SHEDDING_CHANGES, SHEDDING = TYPE.OVERHEAD, TYPE.SHEDDING_CHANGES, TYPE.SHEDDING
+EVENTS, OVERHEAD, SHEDDING_CHANGES, SHEDDING = TYPE.EVENTS, TYPE.OVERHEAD, TYPE.SHEDDING_CHANGES, TYPE.SHEDDING
 GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY = TYPE.GPU_SPIN, TYPE.GPU_WAIT, TYPE.GPU_LAUNCH, TYPE.GPU_KERNEL, TYPE.GPU_COPY
 GPU_MEMORY, GPU_IDLE, GPU_IDLE_TIME, NCCL_SKEW = TYPE.GPU_MEMORY, TYPE.GPU_IDLE, TYPE.GPU_IDLE_TIME, TYPE.NCCL_SKEW
 GPU_BUSY, GPU_POWER, GPU_TEMPERATURE, GPU_CLOCK = TYPE.GPU_BUSY, TYPE.GPU_POWER, TYPE.GPU_TEMPERATURE, TYPE.GPU_SM_CLOCK
 OF_GPUS = [GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY, GPU_MEMORY, GPU_IDLE, GPU_IDLE_TIME, NCCL_SKEW, GPU_BUSY, GPU_POWER, GPU_TEMPERATURE,
            GPU_CLOCK]
-TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, OVERHEAD, SHEDDING_CHANGES, SHEDDING, *OF_GPUS]
+TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, EVENTS, OVERHEAD, SHEDDING_CHANGES, SHEDDING, *OF_GPUS]
 
 # Blocked threads per core in use. The spike is lock contention.
 WAITS = {"python": {"idle": 6.0, "gil": 0.7, "network": 0.42, "lock": 0.25, "poll": 0.16, "page_fault": 0.03, "gpu": 0.3, "other": 0.02},
@@ -32,6 +32,7 @@ AGENT = "cairn-agent"
 CHANGES = [(400, "gpu-a1", {"knob": "off_cpu_unwind", "step": "1/4"}),
            (210, "gpu-a1", {"knob": "process_off_cpu", "step": "off", "pid": "4211", "comm": "llm-gateway"}),
            (150, "db-1", {"knob": "cpu_frequency", "step": "49Hz"})]
+DROPS = [("samples", "gpu-a1", 900), ("ring_full", "gpu-a1", 4), ("counts_full", "gpu-a1", 0.5), ("ring_full", "gpu-a2", 1)]  # counter, node, per s
 PROGRAMS = {"switches": 0.006, "sampler": 0.0022, "agent": 0.0041}
 
 # A service that trains on two GPUs of a node, for collectors that have GPUs. For each core in use: threads, kernels, bytes ...

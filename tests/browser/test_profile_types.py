@@ -67,7 +67,7 @@ def test_lists_types_by_section(fake, open_page):
     groups = page.evaluate("[...document.querySelectorAll('#type optgroup')].map((g) => [g.label, [...g.children].map((o) => o.text)])")
     assert groups == [["Thread time", ["CPU time", "Blocked (off-CPU)", "Run queue", "Wall clock", "Throttled"]],
                       ["Memory", ["Memory growth", "Resident memory", "Major faults"]],
-                      ["Profiler", ["Profiler overhead", "Load-shedding changes", "Active load shedding"]]]
+                      ["Profiler", ["Profiler overhead", "Load-shedding changes", "Active load shedding", "Profiler counters"]]]
     assert page.complaints() == []
 
 

@@ -100,6 +100,36 @@ TEST(top_counts_recursion_once)
 	close_fixture(&f);
 }
 
+TEST(merges_several_ranges)
+{
+	static const struct {
+		const char *what, *ranges;
+		int64_t total;
+	} cases[] = {
+		{ "all of it, in two", "1001/1002,1000/1001", 1000000000 },
+		{ "one slot, given twice",
+		  "1970-01-01T00:16:40Z/1970-01-01T00:16:40.020Z,"
+		  "1970-01-01T00:16:40Z/1970-01-01T00:16:40.020Z",
+		  10000000 },
+		{ "in another time, as nanoseconds", "1000000000000000000/1000000000020000000", 0 },
+	};
+	struct fixture f;
+	char target[256];
+
+	open_fixture(&f, 2);
+	for EACH (c, cases) {
+		snprintf(target, sizeof(target), "/api/v1/merge?ranges=%s", c->ranges);
+		json_t *json = ask_json(&f, target);
+		EXPECT_EQ(c->total, number_at(json, "total"), c->what);
+		json_decref(json);
+		snprintf(target, sizeof(target), "/api/v1/top?ranges=%s", c->ranges);
+		json = ask_json(&f, target);
+		EXPECT_EQ(c->total, number_at(json, "total"), c->what);
+		json_decref(json);
+	}
+	close_fixture(&f);
+}
+
 TEST(series_and_heat_map_sum_over_time)
 {
 	struct fixture f;
@@ -163,6 +193,8 @@ TEST(returns_names_and_status)
 	assert_int_equal(0, number_at(json, "agents"));
 	assert_int_equal(2, number_at(json, "series"));
 	assert_int_equal(4711, number_at(json, "stored_bytes"));
+	assert_int_equal(1234, number_at(json, "disk_free_bytes"));
+	assert_int_equal(0, number_at(json, "batches_refused"));
 	json_decref(json);
 	json = ask_json(&f, "/api/v1/agents");
 	assert_int_equal(0, json_array_size(json_object_get(json, "agents")));
@@ -203,7 +235,7 @@ static const struct {
 	{ "label without a name", "/api/v1/labels//values", 404, "not_found", "", "" },
 	{ "values of two names", "/api/v1/labels/a/b/values", 404, "not_found", "", "" },
 	{ "unknown parameter", "/api/v1/merge?form=now-5m", 400, "invalid_argument", "form",
-	  "expected one of: query, type, from, to, max_nodes, group_by, format" },
+	  "expected one of: query, type, from, to, max_nodes, group_by, format, ranges" },
 	{ "parameter of another call", "/api/v1/merge?limit=5", 400, "invalid_argument", "limit",
 	  "unknown parameter" },
 	{ "given twice", "/api/v1/merge?from=now-5m&from=now-1m", 400, "invalid_argument", "from",
@@ -217,6 +249,31 @@ static const struct {
 	  "must be before to" },
 	{ "range too long", "/api/v1/top?from=1000&to=10000000", 400, "invalid_argument", "from",
 	  "31 days" },
+	{ "ranges beside from", "/api/v1/merge?ranges=1000/1001&from=900", 400, "invalid_argument",
+	  "ranges", "either ranges, or from and to" },
+	{ "a range without an end", "/api/v1/merge?ranges=1000", 400, "invalid_argument", "ranges",
+	  "\"1000\" is not FROM/TO" },
+	{ "no time in ranges", "/api/v1/top?ranges=1000/1001,/", 400, "invalid_argument", "ranges",
+	  "" },
+	{ "an empty range of several", "/api/v1/top?ranges=1000/1001,", 400, "invalid_argument",
+	  "ranges", "is not FROM/TO" },
+	{ "ranges in reverse", "/api/v1/top?ranges=1001/1000", 400, "invalid_argument", "ranges",
+	  "FROM must be before TO" },
+	{ "a long time in ranges",
+	  "/api/v1/top?ranges=1000/"
+	  "11111111111111111111111111111111111111111111111111111111111111111111111111111111111111"
+	  "1111111111111111",
+	  400, "invalid_argument", "ranges", "is not FROM/TO" },
+	{ "too many ranges",
+	  "/api/v1/merge?ranges=1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,"
+	  "1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,"
+	  "1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,1/2,"
+	  "1/2,1/2,1/2,1/2,1/2",
+	  400, "invalid_argument", "ranges", "more than 64 ranges" },
+	{ "ranges far apart", "/api/v1/merge?ranges=1000/1001,9000000/9000001", 400,
+	  "invalid_argument", "ranges", "31 days" },
+	{ "ranges of a call that takes none", "/api/v1/series?ranges=1000/1001", 400,
+	  "invalid_argument", "ranges", "unknown parameter" },
 	{ "heat map of a gauge", "/api/v1/heatmap?type=memory:rss:bytes:gauge:second", 400,
 	  "invalid_argument", "type", "heat map" },
 	{ "type of one part", "/api/v1/merge?type=cpu", 400, "invalid_argument", "type", "" },
@@ -497,7 +554,7 @@ TEST(metrics_are_prometheus_text)
 
 RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(says_what_damage_has_left_out), cmocka_unit_test(merge_returns_files),
-	  cmocka_unit_test(top_counts_recursion_once),
+	  cmocka_unit_test(top_counts_recursion_once), cmocka_unit_test(merges_several_ranges),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),
 	  cmocka_unit_test(returns_names_and_status), cmocka_unit_test(errors_name_the_field),

@@ -130,6 +130,60 @@ TEST(flame_trees_equal_a_naive_walk)
 	}
 }
 
+static void naive_parts(const struct query *query, struct naive_node *root)
+{
+	for (uint32_t i = 0; i < query->parts.count; i++) {
+		struct query part = *query;
+
+		part.range = query->parts.at[i];
+		naive_tree(&part, root);
+	}
+}
+
+/** Some ranges at random, within what is stored and around it; they overlap, and their ends lie within slots. */
+static struct query_ranges random_ranges(void)
+{
+	struct query_ranges ranges = { .count = 1 + random_below(8) };
+
+	for (uint32_t i = 0; i < ranges.count; i++) {
+		uint64_t from_ns = PARTITION_NS / 2 + random_below(5000) * 1000000ULL;
+
+		ranges.at[i] = (struct time_range){ from_ns, from_ns + (1 + random_below(400)) *
+									       1000000ULL };
+	}
+	return ranges;
+}
+
+TEST(counts_each_slot_of_several_ranges_once)
+{
+	for (int round = 0; round < 3 * ROUNDS; round++) {
+		struct store *store = random_store();
+		struct selector selector;
+		struct query query = random_query(store, &selector);
+		struct naive_node root = { .name = "total" };
+		struct flame_tree tree;
+		struct profile *profile;
+		int64_t sum = 0;
+		struct error err;
+
+		query.parts = random_ranges();
+		query_ranges_tidy(&query.parts);
+		query.range = query_ranges_hull(&query.parts);
+		naive_parts(&query, &root);
+		assert_int_equal(0, query_flame_tree(&query, &tree, &err));
+		expect_equal_trees(&root, &tree);
+		assert_int_equal(0, query_profile(&query, &profile, &err));
+		for (uint32_t i = 0; i < profile->sample_count; i++)
+			sum += profile->samples[i].value;
+		assert_int_equal(root.total, sum);
+		naive_free_children(&root);
+		flame_tree_deinit(&tree);
+		profile_free(profile);
+		selector_deinit(&selector);
+		store_close(store);
+	}
+}
+
 // Rows of the same group and stack come apart here, with those of other groups between.
 TEST(grouped_trees_equal_a_naive_walk)
 {
@@ -570,6 +624,7 @@ TEST(refuses_expensive_patterns)
 }
 
 RUN_TESTS(cmocka_unit_test(flame_trees_equal_a_naive_walk),
+	  cmocka_unit_test(counts_each_slot_of_several_ranges_once),
 	  cmocka_unit_test(grouped_trees_equal_a_naive_walk),
 	  cmocka_unit_test(the_table_counts_each_value_once),
 	  cmocka_unit_test(group_tables_add_up_to_the_whole),

@@ -287,6 +287,60 @@ TEST(averages_gauge_stacks_over_seconds_with_data)
 	store_close(store);
 }
 
+TEST(averages_a_gauge_over_several_ranges)
+{
+	enum { KEPT = 12, FREED = 0 };
+	static const struct {
+		const char *what;
+		struct query_ranges parts;
+		int64_t kept, freed;
+	} cases[] = {
+		{ "one second with both, one with one",
+		  { { { 12 * PARTITION_NS, 13 * PARTITION_NS },
+		      { 30 * PARTITION_NS, 31 * PARTITION_NS } },
+		    2 },
+		  700,
+		  150 },
+		{ "parts of the same second count once",
+		  { { { 12 * PARTITION_NS + 5, 12 * PARTITION_NS + 6 },
+		      { 12 * PARTITION_NS + 8, 12 * PARTITION_NS + 9 },
+		      { 30 * PARTITION_NS + 1, 33 * PARTITION_NS - 1 } },
+		    3 },
+		  700,
+		  75 },
+		{ "one after the last data",
+		  { { { 18 * PARTITION_NS, 20 * PARTITION_NS },
+		      { 50 * PARTITION_NS, 60 * PARTITION_NS } },
+		    2 },
+		  700,
+		  300 },
+	};
+	struct store *store = memory_store_new(PARTITION_NS);
+	struct selector selector = { 0 };
+	struct labels labels = { 0 };
+	struct error err;
+
+	for (uint32_t i = 0; i <= KEPT; i++)
+		add_random_location(store->profile, i);
+	uint32_t series = memory_store_add_series(store, &labels, RSS);
+	add_level(store, series, KEPT, 10, 40, 700);
+	add_level(store, series, FREED, 10, 20, 300);
+	for EACH (c, cases) {
+		struct query query = { .store = store,
+				       .selector = &selector,
+				       .type = RSS,
+				       .range = query_ranges_hull(&c->parts),
+				       .parts = c->parts };
+		struct flame_tree tree;
+
+		assert_int_equal(0, query_flame_tree(&query, &tree, &err));
+		EXPECT_EQ(c->kept, level_of(&tree, KEPT), c->what);
+		EXPECT_EQ(c->freed, level_of(&tree, FREED), c->what);
+		flame_tree_deinit(&tree);
+	}
+	store_close(store);
+}
+
 TEST(a_tree_of_means_adds_up)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
@@ -342,4 +396,5 @@ RUN_TESTS(cmocka_unit_test(series_have_whole_steps_and_exact_sums),
 	  cmocka_unit_test(refuses_too_many_points_with_a_remedy),
 	  cmocka_unit_test(averages_a_gauge_per_step),
 	  cmocka_unit_test(averages_gauge_stacks_over_seconds_with_data),
+	  cmocka_unit_test(averages_a_gauge_over_several_ranges),
 	  cmocka_unit_test(a_tree_of_means_adds_up), cmocka_unit_test(a_gauge_has_no_heat_map))

@@ -439,6 +439,7 @@ void store_read_stats(struct store *store, struct store_stats *ret_stats)
 		.rows_appended = store->sample_count,
 		.series = store->series_count,
 		.stored_bytes = 4711,
+		.disk_free_bytes = 1234,
 		.oldest_ns = store->sample_count ? UINT64_MAX : 0,
 	};
 	for (uint32_t i = 0; i < store->sample_count; i++) {

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several time ranges that a query counts together, each moment once.
+#pragma once
+
+#include <stdint.h>
+
+#include "collector/store/store.h"
+
+enum { QUERY_RANGES_MAX = 64 }; // each is a scan of its own
+
+/** Sorted and disjoint once tidied. */
+struct query_ranges {
+	struct time_range at[QUERY_RANGES_MAX];
+	uint32_t count;
+};
+
+/** Sort, and join those that overlap or touch. Each has from < to. */
+void query_ranges_tidy(struct query_ranges *ranges);
+/** Widen each to whole multiples of @unit_ns, and tidy. */
+void query_ranges_widen(struct query_ranges *ranges, uint64_t unit_ns);
+/** From the first one's begin to the last one's end. @ranges is tidy and not empty. */
+struct time_range query_ranges_hull(const struct query_ranges *ranges);

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages beside the service page: navigation, the fleet's health."""
+
+import re
+
+import pytest
+
+SERVICE = "llm-gateway"
+
+
+def current(page):
+    return page.text("#pages [aria-current=page]")
+
+
+def visible_page(page):
+    return page.evaluate("[...document.querySelectorAll('main')].filter((m) => m.getClientRects().length).map((m) => m.id)")
+
+
+def rows(page, place):
+    """The cells of the rows of the table number @place of the page that is shown."""
+    return page.evaluate("[...[...document.querySelectorAll('main:not([hidden]) table')][%d].tBodies[0].rows]"
+                         ".map((row) => [...row.cells].map((cell) => cell.innerText.trim()))" % place)
+
+
+def test_pages_keep_the_view_and_history(fake, open_page):
+    page = open_page(fake.url + f"/?query={SERVICE}&live=off&from=now-5m")
+    page.evaluate("document.querySelector('#pages [data-name=health]').focus()")
+    page.press("Enter")
+    page.settle()
+    assert visible_page(page) == ["page-health"] and current(page) == "Fleet"
+    assert "page=health" in page.address() and f"query={SERVICE}" in page.address() and "from=now-5m" in page.address()
+    assert not page.shown("#service-button") and page.shown("#range-button")
+    fake.server.requests.clear()
+    page.press("d")  # a key of the service page
+    page.press("s")
+    assert page.evaluate("document.querySelectorAll('.popover:not([hidden])').length") == 0
+    page.evaluate("history.back()")
+    page.wait("cairn.settled() && document.querySelector('#main-panel').getClientRects().length", "Back shows the profile")
+    assert current(page) == "Profiles" and page.text("#service-name") == SERVICE and "page=" not in page.address()
+    assert not any("/diagnose" in request or "/agents" in request for request in fake.server.requests)
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("width, height, dark", [(1280, 800, False), (1280, 800, True), (390, 844, False)])
+def test_fleet_reports_silent_agents_and_drops(fake, open_page, artefact, width, height, dark):
+    page = open_page(fake.url + "/?page=health&live=off", width=width, height=height, dark=dark)
+    page.screenshot(artefact(f"fleet-{width}{'-dark' if dark else ''}"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    agents = {row[0]: row for row in rows(page, 0)}
+    assert list(agents)[0] == "db-1" and agents["db-1"][1] == "silent" and agents["db-1"][2] == "10 m ago"
+    assert agents["gpu-a2"][1] == "sending" and agents["gpu-b7"][6] == "0.0.9"
+    per_s, seconds = 4.5, 15 * 60
+    assert int(agents["gpu-a1"][4].replace(",", "")) == pytest.approx(per_s * seconds, rel=0.05)
+    assert re.match(r"0\.012\d? cores", agents["gpu-a1"][3]) and agents["gpu-b7"][4] == "0"
+    drops = rows(page, 1)
+    assert [row[3] for row in drops] == ["ring_full", "counts_full"]  # samples are no loss
+    assert drops[0][1].startswith("Records dropped: ring buffer full.") and drops[0][2] == "2"
+    assert page.complaints() == []
+
+
+def test_fleet_shows_a_failure_and_recovers(fake, open_page):
+    page = open_page(fake.url + "/?page=health&live=off")
+    fake.server.away = True
+    page.evaluate("document.querySelector('.preset[data-from=\"now-5m\"]').click()")
+    page.settle()
+    assert page.shown("#banner") and len(rows(page, 0)) == 4  # the last figures stay, marked as stale
+    fake.server.away = False
+    page.click("#banner-retry")
+    page.wait("document.querySelector('#banner').hidden && cairn.settled()", "the collector is back")
+    assert len(rows(page, 0)) == 4
