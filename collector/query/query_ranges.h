@@ -6,7 +6,9 @@
 
 #include "collector/store/store.h"
 
-enum { QUERY_RANGES_MAX = 64 }; // each is a scan of its own
+enum {
+	QUERY_RANGES_MAX = 64, // of a query; each is a scan of its own
+};
 
 /** Sorted and disjoint once tidied. */
 struct query_ranges {
