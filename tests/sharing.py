@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: the processes of one run (tests/run-pytest) share its tests. What is next belongs to the
 process that claims it first: one test, or all tests of a file that use a fixture of the whole file. Tests that use a
-costly fixture of the session belong together. Marked tests come after the others: those that compare CPU time with
-what was sampled of it beside one other, those marked `alone` by themselves."""
+costly fixture of the session belong together. Marked `alone`, a test is left to a process that is alone."""
 import os
 import pathlib
 
 import pytest
 
-# Marks and how many processes may run their tests at a time, in their order. A file of the mark's name in the folder of
-# claims: there are tests of it.
-MARKS = {"samples_cpu": 2, "alone": 1}
+LEFT = "left"  # is there when a test was left
 
 
 def pytest_addoption(parser):
     parser.addoption("--claims", type=pathlib.Path, help="the folder that processes claim tests in")
     parser.addoption("--together", default="", help="fixtures whose tests one process runs")
-    parser.addoption("--mark", choices=MARKS, help="run the tests with this mark; without it those with none")
+    parser.addoption("--left", action="store_true", help="run what others left, tests marked alone, too")
 
 
 class Claims:
@@ -25,7 +22,7 @@ class Claims:
     def __init__(self, config):
         self.folder = config.getoption("claims")
         self.together = set(filter(None, config.getoption("together").split(",")))
-        self.mark = config.getoption("mark")
+        self.left = config.getoption("left")
         self.mine = set()
 
     def name_of(self, item, number):
@@ -38,12 +35,10 @@ class Claims:
 
     def take(self, item, number):
         """Is it ours to run?"""
-        mark = next((mark for mark in MARKS if item.get_closest_marker(mark)), None)
-        if mark != self.mark:
-            if mark:
-                (self.folder / mark).touch()
-            return False
-        name = f"{mark}-{self.name_of(item, number)}"
+        if item.get_closest_marker("alone"):
+            (self.folder / LEFT).touch()
+            return self.left
+        name = self.name_of(item, number)
         if name in self.mine:
             return True
         try:
