@@ -333,8 +333,9 @@ $(call unit_programs,probe_site gpu_driver gpu_source gpu_probes gpu_memory gpu_
 
 # So many processes of pytest, or fuzzers, run at a time. Tests that measure what others disturb are marked alone.
 TEST_WORKERS ?= 2
-# Programs of unit tests: they wait half of their time, those with probes nearly all of it.
+# Programs of unit tests and end-to-end tests: they wait half of their time, those with probes nearly all of it.
 UNIT_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,3)
+E2E_WORKERS ?= $(UNIT_WORKERS)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
@@ -360,7 +361,7 @@ unit-%:
 
 .PHONY: e2e
 e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(CUPTI_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
-	$(pytest) --again --workers $(TEST_WORKERS) --together runs tests/e2e
+	$(pytest) --again --workers $(E2E_WORKERS) --together runs tests/e2e
 
 # Unit tests with a double of malloc() and so on, of which each place's calls fail once: the parts that are ours are
 # linked with other names for them. A test that loads BPF programs has libbpf's and the kernel's memory in it, too.

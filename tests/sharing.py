@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: the processes of one run (tests/run-pytest) share its tests. What is next belongs to the
 process that claims it first: one test, or all tests of a file that use a fixture of the whole file. Tests that use a
-costly fixture of the session belong together. Marked `alone`, a test is left to a process that is alone."""
+costly fixture of the session belong together. Marked tests come after the others: those that compare CPU time with
+what was sampled of it beside one other, those marked `alone` by themselves."""
 import os
 import pathlib
 
 import pytest
 
-LEFT = "left"  # is there when a test was left
+# Marks and how many processes may run their tests at a time, in their order. A file of the mark's name in the folder of
+# claims: there are tests of it.
+MARKS = {"samples_cpu": 2, "alone": 1}
 
 
 def pytest_addoption(parser):
     parser.addoption("--claims", type=pathlib.Path, help="the folder that processes claim tests in")
     parser.addoption("--together", default="", help="fixtures whose tests one process runs")
-    parser.addoption("--left", action="store_true", help="run what others left, tests marked alone, too")
+    parser.addoption("--mark", choices=MARKS, help="run the tests with this mark; without it those with none")
 
 
 class Claims:
@@ -22,7 +25,7 @@ class Claims:
     def __init__(self, config):
         self.folder = config.getoption("claims")
         self.together = set(filter(None, config.getoption("together").split(",")))
-        self.left = config.getoption("left")
+        self.mark = config.getoption("mark")
         self.mine = set()
 
     def name_of(self, item, number):
@@ -35,10 +38,12 @@ class Claims:
 
     def take(self, item, number):
         """Is it ours to run?"""
-        if item.get_closest_marker("alone"):
-            (self.folder / LEFT).touch()
-            return self.left
-        name = self.name_of(item, number)
+        mark = next((mark for mark in MARKS if item.get_closest_marker(mark)), None)
+        if mark != self.mark:
+            if mark:
+                (self.folder / mark).touch()
+            return False
+        name = f"{mark}-{self.name_of(item, number)}"
         if name in self.mine:
             return True
         try:

@@ -19,6 +19,7 @@ def missing_requirement():
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "samples_cpu: compares CPU time with what was sampled of it")
     config.addinivalue_line("markers", "alone: measures what other tests change, or disturbs them")
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from fleet import Collector, program, unique, workload
 
+pytestmark = pytest.mark.samples_cpu
+
 EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
 DISK_MIB = 160
 

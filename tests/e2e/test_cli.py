@@ -60,6 +60,7 @@ def expect_shares(measured, total, truth):
         assert abs(share - expected) < 0.02, f"{function}: {share:.3f}, truly {expected:.3f}"
 
 
+@pytest.mark.samples_cpu
 def test_records_command_as_collapsed_stacks(tmp_path):
     path = tmp_path / "out.collapsed"
     truth = record_burn(path)
@@ -78,6 +79,7 @@ def test_records_command_as_collapsed_stacks(tmp_path):
     assert len(keys) == len(set(keys)), "equal stacks are one line"
 
 
+@pytest.mark.samples_cpu
 def test_short_command_loses_nothing(tmp_path):
     path = tmp_path / "short.collapsed"
     truth = record_burn(path, seconds=0.4)
@@ -86,6 +88,7 @@ def test_short_command_loses_nothing(tmp_path):
         "the profiler was there first, and stayed to the end"
 
 
+@pytest.mark.samples_cpu
 def test_records_command_as_pprof(tmp_path):
     path = tmp_path / "out.pb.gz"
     truth = record_burn(path)
@@ -125,6 +128,7 @@ def total_of_process(stacks, name):
     return sum(value for frames, value in stacks if frames[0] == name)
 
 
+@pytest.mark.samples_cpu
 def test_records_all_processes(tmp_path):
     path = tmp_path / "all.collapsed"
     # Under unique names: other processes may burn CPU too.
@@ -148,6 +152,7 @@ def test_records_all_processes(tmp_path):
         assert 0.5 * ns < total_of_process(stacks, name) < 1.03 * ns, name
 
 
+@pytest.mark.samples_cpu
 def test_records_only_the_given_process(tmp_path):
     path = tmp_path / "one.collapsed"
     with workload("burn_c", *LONG) as target, workload("burn_c", *LONG):
@@ -172,6 +177,7 @@ def test_recording_ends_at_process_exit(tmp_path):
     assert total_of(read_collapsed(path), "run_rounds") > 0
 
 
+@pytest.mark.samples_cpu
 def test_records_children_of_command(tmp_path):
     path = tmp_path / "children.collapsed"
     burn = " ".join(workload_argv("burn_c", "--seconds", "2"))

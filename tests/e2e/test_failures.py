@@ -13,6 +13,8 @@ import pytest
 from fleet import Agent, free_port, in_manifest, program, unique, wait_until, workload
 from lossy_proxy import LossyProxy
 
+pytestmark = pytest.mark.samples_cpu
+
 EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from fleet import ROOT, program, unique, wait_until, workload
 
+pytestmark = pytest.mark.samples_cpu
+
 EXACT = 0.05   # of the CPU time
 JIT_SYMBOLS_MAX = 1 << 18  # agent/symbols/jit_symbols.h
 CPU_MAX = 0.5  # of a core, for the agent beside a few busy processes; a walk without end takes a whole one

@@ -65,6 +65,7 @@ def callers_of(graph, name):
     ("in a container", IN_A_CONTAINER, []),
     ("jitdump", [], ["--dump", "1"]),
 ])
+@pytest.mark.samples_cpu
 def test_jit_code_has_names_and_exact_shares(fleet, tmp_path, monkeypatch, what,
                                                          prefix, flags):
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,8 @@ import pytest
 
 from fleet import unique, wait_until, workload
 
+pytestmark = pytest.mark.samples_cpu
+
 
 def test_resource_attributes_become_labels(fleet):
     service = unique("attributes")

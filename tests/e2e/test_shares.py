@@ -2,6 +2,8 @@
 """The flame graph and the top table match the functions' true CPU time, per service."""
 import pytest
 
+pytestmark = pytest.mark.samples_cpu
+
 POINTS = 0.02  # share of the service's CPU time
 
 
