@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Truncates a flame tree to a number of nodes that can be drawn. Totals stay exact.
-#include "collector/query/query.h"
+#include "collector/query/flame_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subtracts an earlier tree from a tree, stack by stack.
-#include "collector/query/query.h"
+#include "collector/query/flame_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/profile/profile.h"
 #include "base/string_table.h"
+#include "collector/query/flame_tree.h"
 #include "collector/query/query_select.h"
 
 enum {
@@ -24,28 +25,6 @@ enum {
 
 #define QUERY_RANGE_NS_MAX (31ULL * 24 * 3600 * 1000000000ULL)
 
-/** A node of a call tree merged by name: siblings with the same name and kind are one node. */
-struct flame_node {
-	uint32_t
-		parent; // smaller than the node's number; node 0 is the root ("total"), its own parent
-	uint32_t name;   // string
-	uint32_t module; // string, 0: none
-	enum frame_kind kind;
-	int64_t self;
-	int64_t total;
-};
-
-struct flame_tree {
-	struct string_table strings;
-	struct flame_node *nodes;
-	uint32_t node_count, node_capacity;
-	bool grouped;         // the root's children are groups
-	uint64_t stack_count; // distinct stacks, by names
-	uint64_t row_count;   // merged rows
-	uint64_t series_count;
-};
-
-void flame_tree_deinit(struct flame_tree *tree);
 /**
  * Merge the selected samples into one tree. With group_by, the first level is the label's values;
  * series without the label are below "(no LABEL)". A sample without a stack is self time of the root or
@@ -60,18 +39,6 @@ void flame_tree_deinit(struct flame_tree *tree);
  * limit), -ETIMEDOUT, -ENOMEM, and the store's.
  */
 int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, struct error *err);
-
-/**
- * Keep the root and the @nodes_max - 1 largest other nodes, with their parents. Totals stay exact.
- * *ret_cut: the value of kept nodes whose child was removed. Returns 0 or -ENOMEM.
- */
-int flame_tree_truncate(struct flame_tree *tree, uint32_t nodes_max, int64_t *ret_cut);
-
-/**
- * Subtract from each self value of @tree that of the same stack in @before; a stack that shrank has 0.
- * Totals do not change. Returns 0 or -ENOMEM.
- */
-int flame_tree_subtract(struct flame_tree *tree, const struct flame_tree *before);
 
 /** A function of the table. Its total counts recursion once. */
 struct top_row {
