@@ -48,7 +48,7 @@ enum api_parameter {
 	API_STOP = 1 << 13,
 	API_FOR = 1 << 14,
 	API_RANGES = 1 << 15, // instead of from and to
-	API_MIN = 1 << 16,
+	API_DIFF = 1 << 16,   // against, against_..., norm, per, sort
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
@@ -59,6 +59,17 @@ enum api_format { API_JSON, API_COLLAPSED, API_SVG, API_PPROF };
 enum {
 	API_LIMIT_MAX = 10000,
 	API_LIMIT_DEFAULT = 100,
+};
+
+/** The two sides of a diff: 0 is the baseline. */
+struct api_diff {
+	struct selector baseline;
+	const char *query_texts[2];
+	struct time_range range;    // of the baseline
+	struct query_ranges ranges; // of it those that count; none: all of it
+	const char *per;
+	bool is_share; // otherwise values are compared by rate
+	bool by_total; // functions are sorted by their totals' changes
 };
 
 /** A request, parsed completely before a handler runs. */
@@ -75,9 +86,9 @@ struct api_request {
 	enum api_format format;
 	uint64_t step_ns;
 	uint64_t slot_ns;
-	uint64_t min_ns; // of a spike's extra time
 	bool dry_run;
 	struct boost boost; // without id
+	struct api_diff diff;
 	char label[LABEL_NAME_BYTES_MAX +
 		   1]; // {name} of the path: a label's name, a build id, or a boost's
 	const struct http_request *http; // what it was parsed of
@@ -106,6 +117,8 @@ void http_handle_label_values(struct http_api *api, const struct api_request *re
 			      struct http_response *response);
 void http_handle_merge(struct http_api *api, const struct api_request *request,
 		       struct http_response *response);
+void http_handle_diff(struct http_api *api, const struct api_request *request,
+		      struct http_response *response);
 void http_handle_top(struct http_api *api, const struct api_request *request,
 		     struct http_response *response);
 void http_handle_series(struct http_api *api, const struct api_request *request,
@@ -122,8 +135,6 @@ void http_handle_heatmap(struct http_api *api, const struct api_request *request
 			 struct http_response *response);
 void http_handle_diagnose(struct http_api *api, const struct api_request *request,
 			  struct http_response *response);
-void http_handle_spikes(struct http_api *api, const struct api_request *request,
-			struct http_response *response);
 void http_handle_status(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_agents(struct http_api *api, const struct api_request *request,

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "collector/http/json_text.h"
+#include "collector/http/tree_json.h"
 #include "proto/export.h"
 
 const char *api_failed_field(const struct api_request *request)
@@ -30,50 +31,12 @@ static void append_field(struct buffer *body, const char *name, int64_t value)
 	json_append_int(body, value);
 }
 
-static void append_kinds(struct buffer *body)
-{
-	buffer_append_string(body, ",\"kinds\":[");
-	for (int kind = 0; kind < FRAME_KIND_COUNT; kind++) {
-		if (kind)
-			buffer_append_byte(body, ',');
-		json_append_string(body, frame_kind_name((enum frame_kind)kind));
-	}
-	buffer_append_byte(body, ']');
-}
-
-static void append_strings(struct buffer *body, const struct string_table *strings)
-{
-	buffer_append_string(body, ",\"names\":[");
-	for (uint32_t i = 0; i < strings->count; i++) {
-		if (i)
-			buffer_append_byte(body, ',');
-		json_append_string(body, string_table_get(strings, i));
-	}
-	buffer_append_byte(body, ']');
-}
-
-/** Append one column of the nodes. */
-#define APPEND_COLUMN(body, tree, title, expression)                        \
-	do {                                                                \
-		buffer_append_string(body, title ":[");                     \
-		for (uint32_t i_ = 0; i_ < (tree)->node_count; i_++) {      \
-			const struct flame_node *node = &(tree)->nodes[i_]; \
-			if (i_)                                             \
-				buffer_append_byte(body, ',');              \
-			json_append_int(body, (int64_t)(expression));       \
-		}                                                           \
-		buffer_append_byte(body, ']');                              \
-	} while (0)
-
 static void append_nodes(struct buffer *body, const struct flame_tree *tree)
 {
 	buffer_append_string(body, ",\"nodes\":{");
-	APPEND_COLUMN(body, tree, "\"parent\"", node->parent);
-	APPEND_COLUMN(body, tree, ",\"name\"", node->name);
-	APPEND_COLUMN(body, tree, ",\"module\"", node->module);
-	APPEND_COLUMN(body, tree, ",\"kind\"", node->kind < FRAME_KIND_COUNT ? node->kind : 0);
-	APPEND_COLUMN(body, tree, ",\"self\"", node->self);
-	APPEND_COLUMN(body, tree, ",\"total\"", node->total);
+	tree_json_append_frames(body, tree);
+	TREE_JSON_COLUMN(body, tree, ",\"self\"", node->self);
+	TREE_JSON_COLUMN(body, tree, ",\"total\"", node->total);
 	buffer_append_byte(body, '}');
 }
 
@@ -107,8 +70,7 @@ static void answer_tree(struct http_api *api, const struct api_request *request,
 	append_field(body, "series", (int64_t)tree.series_count);
 	append_field(body, "node_count", node_count);
 	append_field(body, "cut", cut);
-	append_kinds(body);
-	append_strings(body, &tree.strings);
+	tree_json_append_names(body, &tree.strings);
 	append_nodes(body, &tree);
 	buffer_append_string(body, "}\n");
 }

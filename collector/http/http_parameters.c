@@ -12,13 +12,13 @@
 #include "base/config/config_quantity.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_type.h"
+#include "collector/compare/exposure.h"
 #include "collector/store/rows.h"
 
 enum {
 	DEFAULT_POINTS = 300,
 	STEP_NS_MIN = 10 * 1000 * 1000, // an agent's shortest slot
 	TIME_TEXT_BYTES = 96,           // of FROM/TO
-	SPIKE_MIN_NS = 200 * 1000 * 1000,
 };
 
 static const struct {
@@ -41,7 +41,14 @@ static const struct {
 	{ "stop", API_STOP },
 	{ "for", API_FOR },
 	{ "ranges", API_RANGES },
-	{ "min", API_MIN },
+	{ "against", API_DIFF },
+	{ "against_query", API_DIFF },
+	{ "against_from", API_DIFF },
+	{ "against_to", API_DIFF },
+	{ "against_ranges", API_DIFF },
+	{ "norm", API_DIFF },
+	{ "per", API_DIFF },
+	{ "sort", API_DIFF },
 };
 
 /** The state of a parse. The first failure sets field and ends it. */
@@ -55,7 +62,7 @@ struct parsing {
 
 static int refuse_unknown(struct parsing *parsing, const char *name)
 {
-	char names[128] = "";
+	char names[256] = ""; // of all parameters: below 200 bytes
 
 	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
 		if (!(parsing->known & parameters[i].bit))
@@ -240,14 +247,10 @@ static int parse_part(struct parsing *parsing, const char *text, size_t size,
 	return 0;
 }
 
-/** FROM/TO,FROM/TO: the range is from the first begin to the last end. */
-static int parse_ranges(struct parsing *parsing)
+/** FROM/TO,FROM/TO in @text: *ret_range is from the first begin to the last end. */
+static int parse_parts(struct parsing *parsing, const char *text, struct query_ranges *ranges,
+		       struct time_range *ret_range)
 {
-	struct query_ranges *ranges = &parsing->parsed->ranges;
-	const char *text = http_parameter(parsing->request, "ranges");
-
-	if (*http_parameter(parsing->request, "from") || *http_parameter(parsing->request, "to"))
-		return error_set(parsing->err, -EINVAL, "give either ranges, or from and to");
 	while (text) {
 		size_t size = strcspn(text, ",");
 		int rc = parse_part(parsing, text, size, ranges);
@@ -257,14 +260,21 @@ static int parse_ranges(struct parsing *parsing)
 		text = text[size] ? text + size + 1 : NULL;
 	}
 	query_ranges_tidy(ranges);
-	parsing->parsed->range = query_ranges_hull(ranges);
+	*ret_range = query_ranges_hull(ranges);
 	return 0;
 }
 
-static int check_length(struct parsing *parsing)
+static int parse_ranges(struct parsing *parsing)
 {
-	const struct time_range *range = &parsing->parsed->range;
+	const char *text = http_parameter(parsing->request, "ranges");
 
+	if (*http_parameter(parsing->request, "from") || *http_parameter(parsing->request, "to"))
+		return error_set(parsing->err, -EINVAL, "give either ranges, or from and to");
+	return parse_parts(parsing, text, &parsing->parsed->ranges, &parsing->parsed->range);
+}
+
+static int check_length(struct parsing *parsing, const struct time_range *range)
+{
 	if (range->to_ns - range->from_ns > QUERY_RANGE_NS_MAX)
 		return error_set(parsing->err, -EINVAL,
 				 "the range is longer than 31 days; choose a later from");
@@ -277,7 +287,7 @@ static int parse_range(struct parsing *parsing)
 
 	if (*parameter(parsing, "ranges")) {
 		int rc = parse_ranges(parsing);
-		return rc ? rc : check_length(parsing);
+		return rc ? rc : check_length(parsing, range);
 	}
 
 	if (parsing->known & API_DRY_RUN)
@@ -290,7 +300,7 @@ static int parse_range(struct parsing *parsing)
 	if (range->from_ns >= range->to_ns)
 		return error_set(parsing->err, -EINVAL,
 				 "must be before to (the defaults are from=now-15m and to=now)");
-	return check_length(parsing);
+	return check_length(parsing, range);
 }
 
 static int parse_type(struct parsing *parsing)
@@ -374,8 +384,6 @@ static int parse_numbers(struct parsing *parsing)
 				    &parsed->step_ns);
 	if (!rc)
 		rc = parse_duration(parsing, "slot", 20 * NS_PER_MS, &parsed->slot_ns);
-	if (!rc)
-		rc = parse_duration(parsing, "min", SPIKE_MIN_NS, &parsed->min_ns);
 	return rc;
 }
 
@@ -384,6 +392,156 @@ static const char *tenant_of(const struct http_request *request)
 	const char *tenant = request->identity.tenant;
 
 	return strcmp(tenant, ACCESS_ALL_TENANTS) == 0 ? SELECTOR_ALL_TENANTS : tenant;
+}
+
+/** One of two words, the first by default. */
+static int parse_choice(struct parsing *parsing, const char *name, const char *preset,
+			const char *other, bool *ret_is_other)
+{
+	const char *text = parameter(parsing, name);
+
+	*ret_is_other = strcmp(text, other) == 0;
+	if (*text && !*ret_is_other && strcmp(text, preset) != 0)
+		return error_set(parsing->err, -EINVAL, "\"%.40s\" is neither %s nor %s", text,
+				 preset, other);
+	return 0;
+}
+
+static int parse_per(struct parsing *parsing)
+{
+	const char *text = parameter(parsing, "per");
+
+	if (*text && !is_label_name(text, strlen(text)))
+		return error_set(parsing->err, -EINVAL,
+				 "\"%.40s\" is not auto, none or a label's name", text);
+	parsing->parsed->diff.per = *text ? text : EXPOSURE_PER_AUTO;
+	return 0;
+}
+
+/** @range, @ago_ns earlier. */
+static int shift_range(struct parsing *parsing, struct time_range *range, uint64_t ago_ns)
+{
+	if (range->from_ns <= ago_ns)
+		return error_set(parsing->err, -EINVAL, "lies before 1970");
+	range->from_ns -= ago_ns;
+	range->to_ns -= ago_ns;
+	return 0;
+}
+
+/** The same series so long ago. */
+static int shift_sides(struct parsing *parsing, uint64_t ago_ns)
+{
+	struct api_diff *diff = &parsing->parsed->diff;
+	int rc;
+
+	diff->range = parsing->parsed->range;
+	diff->ranges = parsing->parsed->ranges;
+	rc = shift_range(parsing, &diff->range, ago_ns);
+	for (uint32_t i = 0; !rc && i < diff->ranges.count; i++)
+		rc = shift_range(parsing, &diff->ranges.at[i], ago_ns);
+	return rc;
+}
+
+/** The time that against_from and against_to give. */
+static int parse_against_range(struct parsing *parsing)
+{
+	static const char *const names[] = { "against_from", "against_to" };
+	struct time_range *range = &parsing->parsed->diff.range;
+	uint64_t *const ends[] = { &range->from_ns, &range->to_ns };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (!*parameter(parsing, names[i]))
+			return error_set(parsing->err, -EINVAL,
+					 "is missing; against_from and against_to go together");
+		int rc = parse_time(parsing, names[i], "", ends[i]);
+		if (rc)
+			return rc;
+	}
+	parsing->field = names[0];
+	return range->from_ns < range->to_ns
+		       ? check_length(parsing, range)
+		       : error_set(parsing->err, -EINVAL, "must be before against_to");
+}
+
+/** The window that against_from and against_to give, without what it is compared with. */
+static int parse_rest(struct parsing *parsing)
+{
+	const struct api_request *parsed = parsing->parsed;
+	struct query_ranges holes = parsed->ranges;
+	struct api_diff *diff = &parsing->parsed->diff;
+	int rc = parse_against_range(parsing);
+
+	if (rc)
+		return rc;
+	if (!holes.count)
+		holes.at[holes.count++] = parsed->range;
+	if (query_ranges_without(diff->range, &holes, &diff->ranges))
+		return error_set(parsing->err, -EINVAL, "the rest has more than %d ranges",
+				 QUERY_RANGES_MAX);
+	if (!diff->ranges.count)
+		return error_set(parsing->err, -EINVAL,
+				 "nothing is left of the time from against_from to against_to");
+	diff->range = query_ranges_hull(&diff->ranges);
+	return 0;
+}
+
+static bool has_parameter(const struct parsing *parsing, const char *name)
+{
+	return *http_parameter(parsing->request, name);
+}
+
+/** The baseline's time: given, so long ago, the rest of a window, or the time just before. */
+static int parse_against(struct parsing *parsing)
+{
+	struct api_diff *diff = &parsing->parsed->diff;
+	const struct time_range *range = &parsing->parsed->range;
+	bool has_ranges = has_parameter(parsing, "against_ranges");
+	bool has_times =
+		has_parameter(parsing, "against_from") || has_parameter(parsing, "against_to");
+	const char *text = parameter(parsing, "against");
+	uint64_t ago_ns =
+		has_parameter(parsing, "against_query") ? 0 : range->to_ns - range->from_ns;
+	bool is_rest = strcmp(text, "rest") == 0;
+
+	if (*text && !is_rest && duration_parse(text, &ago_ns))
+		return error_set(parsing->err, -EINVAL,
+				 "\"%.40s\" is neither rest nor a duration such as 1d", text);
+	if ((*text && !is_rest) + has_times + has_ranges > 1)
+		return error_set(
+			parsing->err, -EINVAL,
+			"a duration, against_from and against_ranges all say when: give one");
+	if (is_rest)
+		return parse_rest(parsing);
+	if (has_times)
+		return parse_against_range(parsing);
+	if (!has_ranges)
+		return shift_sides(parsing, ago_ns);
+	int rc = parse_parts(parsing, parameter(parsing, "against_ranges"), &diff->ranges,
+			     &diff->range);
+	return rc ? rc : check_length(parsing, &diff->range);
+}
+
+static int parse_diff(struct parsing *parsing)
+{
+	struct api_diff *diff = &parsing->parsed->diff;
+
+	if (!(parsing->known & API_DIFF))
+		return 0;
+	diff->query_texts[1] = parameter(parsing, "query");
+	diff->query_texts[0] = parameter(parsing, "against_query");
+	if (!*diff->query_texts[0])
+		diff->query_texts[0] = diff->query_texts[1];
+	int rc = selector_parse(diff->query_texts[0], tenant_of(parsing->request), &diff->baseline,
+				parsing->err);
+	if (!rc)
+		rc = parse_against(parsing);
+	if (!rc)
+		rc = parse_choice(parsing, "norm", "rate", "share", &diff->is_share);
+	if (!rc)
+		rc = parse_choice(parsing, "sort", "self", "total", &diff->by_total);
+	if (!rc)
+		rc = parse_per(parsing);
+	return rc;
 }
 
 static int parse_all(struct parsing *parsing)
@@ -406,6 +564,8 @@ static int parse_all(struct parsing *parsing)
 		rc = parse_bool(parsing, "dry_run", &parsing->parsed->dry_run);
 	if (!rc)
 		rc = parse_boost(parsing);
+	if (!rc)
+		rc = parse_diff(parsing);
 	return rc;
 }
 
@@ -432,6 +592,8 @@ int api_request_parse(const struct http_request *request, unsigned int known,
 		return rc;
 	}
 	selector_set_deadline(&parsed.selector, request->deadline);
+	if (known & API_DIFF)
+		selector_set_deadline(&parsed.diff.baseline, request->deadline);
 	*ret_parsed = parsed;
 	return 0;
 }
@@ -464,6 +626,7 @@ int http_check_selector(const struct http_api *api, const struct api_request *re
 void api_request_deinit(struct api_request *parsed)
 {
 	selector_deinit(&parsed->selector);
+	selector_deinit(&parsed->diff.baseline);
 }
 
 uint64_t api_default_step(uint64_t range_ns)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collector/query/query_ranges.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 static int compare_ranges(const void *a, const void *b)
@@ -42,4 +43,36 @@ void query_ranges_widen(struct query_ranges *ranges, uint64_t unit_ns)
 struct time_range query_ranges_hull(const struct query_ranges *ranges)
 {
 	return (struct time_range){ ranges->at[0].from_ns, ranges->at[ranges->count - 1].to_ns };
+}
+
+static int add_range(struct query_ranges *ranges, uint64_t from_ns, uint64_t to_ns)
+{
+	if (from_ns >= to_ns)
+		return 0;
+	if (ranges->count == QUERY_RANGES_MAX)
+		return -E2BIG;
+	ranges->at[ranges->count++] = (struct time_range){ from_ns, to_ns };
+	return 0;
+}
+
+int query_ranges_without(struct time_range window, const struct query_ranges *holes,
+			 struct query_ranges *ret_rest)
+{
+	struct query_ranges rest = { .count = 0 };
+	uint64_t at = window.from_ns;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < holes->count; i++) {
+		const struct time_range *hole = &holes->at[i];
+
+		rc = add_range(&rest, at,
+			       hole->from_ns < window.to_ns ? hole->from_ns : window.to_ns);
+		if (hole->to_ns > at)
+			at = hole->to_ns;
+	}
+	if (!rc)
+		rc = add_range(&rest, at, window.to_ns);
+	if (!rc)
+		*ret_rest = rest;
+	return rc;
 }

@@ -22,7 +22,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t size_max, uns
 
 enum {
 	ALL_PARAMETERS = API_SELECTION | API_TYPE | API_MAX_NODES | API_GROUP_BY | API_FORMAT |
-			 API_LIMIT | API_STEP | API_SLOT,
+			 API_LIMIT | API_STEP | API_SLOT | API_RANGES | API_DIFF,
 	UPLOAD_BYTES_MAX = 4096,
 	PATIENCE_MS = 3,
 };

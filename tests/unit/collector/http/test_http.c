@@ -130,6 +130,68 @@ TEST(merges_several_ranges)
 	close_fixture(&f);
 }
 
+/** The second of two seconds against the first. */
+TEST(a_diff_has_both_sides_values)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/diff?from=1001&to=1002");
+	json_t *a = json_object_get(json, "a"), *b = json_object_get(json, "b");
+	json_t *nodes = json_object_get(json, "nodes");
+	json_t *self =
+		json_object_get(json_array_get(json_object_get(json, "functions"), 0), "self");
+
+	assert_int_equal(500000000, number_at(a, "total"));
+	assert_int_equal(500000000, number_at(b, "total"));
+	assert_int_equal(2, number_at(a, "instances"));
+	EXPECT_STR("rate", json_string_value(json_object_get(json, "norm")), "norm");
+	assert_int_equal(4, number_at(json, "node_count"));
+	assert_int_equal(4, json_array_size(json_object_get(nodes, "certainty")));
+	assert_int_equal(500000000,
+			 json_integer_value(json_array_get(json_object_get(nodes, "a_total"), 0)));
+	assert_int_equal(2, number_at(json, "function_count"));
+	assert_int_equal(number_at(self, "a"), number_at(self, "b"));
+	assert_true(json_is_false(json_object_get(self, "significant")));
+	json_decref(json);
+
+	json = ask_json(&f, "/api/v1/diff?from=1001&to=1002&against=rest&against_from=1000&"
+			    "against_to=1002&norm=share&max_nodes=2&limit=1&sort=total");
+	json_t *ranges = json_object_get(json_object_get(json, "a"), "ranges_ns");
+	assert_int_equal(1, json_array_size(ranges));
+	assert_int_equal(1001 * NS_PER_SECOND,
+			 json_integer_value(json_array_get(json_array_get(ranges, 0), 1)));
+	assert_int_equal(1, json_array_size(json_object_get(json, "functions")));
+	nodes = json_object_get(json, "nodes");
+	assert_int_equal(2, json_array_size(json_object_get(nodes, "b_self")));
+	json_decref(json);
+
+	json = ask_json(&f, "/api/v1/diff?ranges=1000/1001&against_ranges=1001/1002,1000/1001");
+	ranges = json_object_get(json_object_get(json, "a"), "ranges_ns");
+	assert_int_equal(1, json_array_size(ranges)); // they meet
+	assert_int_equal(1000000000, number_at(json_object_get(json, "a"), "total"));
+	assert_int_equal(500000000, number_at(json_object_get(json, "b"), "total"));
+	json_decref(json);
+	close_fixture(&f);
+}
+
+TEST(a_folded_diff_scales_the_baseline)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	// Node b has a quarter of the samples of both; per second and node it has less than they have.
+	struct answer answer = ask(&f, "GET",
+				   "/api/v1/diff?from=1000&to=1002&query={node=%22b%22}&"
+				   "against_query=llm&norm=share&format=collapsed",
+				   "");
+	assert_int_equal(200, answer.status);
+	assert_non_null(strstr(answer.body, "main;work"));
+	assert_non_null(strstr(answer.body, " 250000000 250000000\n"));
+	free(answer.bytes);
+	close_fixture(&f);
+}
+
 TEST(series_and_heat_map_sum_over_time)
 {
 	struct fixture f;
@@ -168,22 +230,6 @@ TEST(series_are_grouped_by_several_labels)
 	assert_non_null(json_object_get(labels, "service"));
 	assert_non_null(strstr(json_string_value(json_object_get(first, "group")), ", "));
 	assert_int_equal(750000000, number_at(first, "total"));
-	json_decref(json);
-	close_fixture(&f);
-}
-
-TEST(spikes_say_what_they_were_compared_with)
-{
-	struct fixture f;
-
-	open_fixture(&f, 2);
-	json_t *json = ask_json(&f, "/api/v1/spikes?" RANGE);
-
-	// Two batches are no history.
-	assert_int_equal(0, json_array_size(json_object_get(json, "spikes")));
-	assert_true(json_is_array(json_object_get(json, "spikes")));
-	assert_int_equal(0, number_at(json, "found"));
-	assert_true(json_is_integer(json_object_get(json, "history_ns")));
 	json_decref(json);
 	close_fixture(&f);
 }
@@ -302,10 +348,6 @@ static const struct {
 	  "invalid_argument", "max_nodes", "" },
 	{ "negative nodes", "/api/v1/merge?max_nodes=-1", 400, "invalid_argument", "max_nodes",
 	  "" },
-	{ "spikes of a gauge", "/api/v1/spikes?type=memory:rss:bytes:gauge:second", 400,
-	  "invalid_argument", "type", "not judged" },
-	{ "too many spikes", "/api/v1/spikes?limit=101", 400, "invalid_argument", "limit", "100" },
-	{ "least extra time", "/api/v1/spikes?min=1ms", 400, "invalid_argument", "min", "10ms" },
 	{ "limit", "/api/v1/top?limit=10001", 400, "invalid_argument", "limit", "1 to 10000" },
 	{ "step without a unit", "/api/v1/series?step=5", 400, "invalid_argument", "step",
 	  "is not a duration" },
@@ -323,6 +365,37 @@ static const struct {
 	  "group_by", "is not a label's name" },
 	{ "nine labels", "/api/v1/series?group_by=a,b,c,d,e,f,g,h,i", 400, "invalid_argument",
 	  "group_by", "too many labels" },
+	{ "a diff's norm", "/api/v1/diff?norm=log", 400, "invalid_argument", "norm",
+	  "neither rate nor share" },
+	{ "a diff's order", "/api/v1/diff?sort=name", 400, "invalid_argument", "sort",
+	  "neither self nor total" },
+	{ "a diff's instances", "/api/v1/diff?per=a-b", 400, "invalid_argument", "per",
+	  "auto, none or a label" },
+	{ "a baseline that is no time", "/api/v1/diff?against=yesterday", 400, "invalid_argument",
+	  "against", "neither rest nor a duration" },
+	{ "a baseline before 1970", "/api/v1/diff?from=1000&to=1002&against=1d", 400,
+	  "invalid_argument", "against", "before 1970" },
+	{ "half of a baseline's time", "/api/v1/diff?against_from=now-1h", 400, "invalid_argument",
+	  "against_to", "is missing" },
+	{ "a baseline's times in reverse", "/api/v1/diff?against_from=2000&against_to=1000", 400,
+	  "invalid_argument", "against_from", "must be before against_to" },
+	{ "a long baseline", "/api/v1/diff?against_from=1000&against_to=10000000", 400,
+	  "invalid_argument", "against_from", "31 days" },
+	{ "two baselines", "/api/v1/diff?against=1d&against_from=1000&against_to=1001", 400,
+	  "invalid_argument", "against", "all say when" },
+	{ "the rest of nothing", "/api/v1/diff?against=rest", 400, "invalid_argument",
+	  "against_from", "is missing" },
+	{ "no rest",
+	  "/api/v1/diff?from=1000&to=1002&against=rest&against_from=1000&against_to=1001", 400,
+	  "invalid_argument", "against_from", "nothing is left" },
+	{ "a bad baseline", "/api/v1/diff?against_query=%7Bnode", 400, "invalid_argument",
+	  "against_query", "column 6" },
+	{ "a diff as a picture", "/api/v1/diff?format=svg", 400, "invalid_argument", "format",
+	  "json or collapsed" },
+	{ "a diff of a gauge", "/api/v1/diff?type=memory:rss:bytes:gauge:second", 400,
+	  "invalid_argument", "type", "gauge" },
+	{ "a diff's parameter elsewhere", "/api/v1/top?against=1d", 400, "invalid_argument",
+	  "against", "unknown parameter" },
 	{ "markup in a parameter", "/api/v1/merge?%3Cscript%3E=1", 400, "invalid_argument",
 	  "<script>", "unknown parameter \"<script>\"" },
 	{ "NUL in a parameter", "/api/v1/merge?query=a%00b", 400, "invalid_argument", "", "NUL" },
@@ -575,9 +648,11 @@ TEST(metrics_are_prometheus_text)
 RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(says_what_damage_has_left_out), cmocka_unit_test(merge_returns_files),
 	  cmocka_unit_test(top_counts_recursion_once), cmocka_unit_test(merges_several_ranges),
+	  cmocka_unit_test(top_counts_recursion_once),
+	  cmocka_unit_test(a_diff_has_both_sides_values),
+	  cmocka_unit_test(a_folded_diff_scales_the_baseline),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),
-	  cmocka_unit_test(spikes_say_what_they_were_compared_with),
 	  cmocka_unit_test(returns_names_and_status), cmocka_unit_test(errors_name_the_field),
 	  cmocka_unit_test(a_failing_store_is_an_error),
 	  cmocka_unit_test(sends_gzip_to_clients_that_accept_it),
