@@ -19,6 +19,7 @@ static const struct command commands[] = {
 	{ "status", "show a collector's agents, and which went silent", cmd_status },
 	{ "query", "get a merged profile from a collector", cmd_query },
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
+	{ "spikes", "find when services left their usual range, and why", cmd_spikes },
 	{ "boost", "let agents sample more, or not at all, for a while", cmd_boost },
 	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },
 	{ "delete", "delete what a collector has stored of some series", cmd_delete },

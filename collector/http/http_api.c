@@ -49,6 +49,8 @@ static const struct route routes[] = {
 	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT, http_handle_heatmap, true,
 	  ROUTE_READ, HTTP_GET },
 	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/spikes", API_SELECTION | API_TYPE | API_LIMIT | API_MIN, http_handle_spikes,
+	  true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/debug-files", 0, http_handle_debug_files, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/status", 0, http_handle_status, false, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/agents", 0, http_handle_agents, false, ROUTE_READ, HTTP_GET },

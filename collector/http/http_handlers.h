@@ -48,7 +48,8 @@ enum api_parameter {
 	API_STOP = 1 << 13,
 	API_FOR = 1 << 14,
 	API_RANGES = 1 << 15, // instead of from and to
-	API_DIFF = 1 << 16,   // against, against_..., norm, per, sort
+	API_MIN = 1 << 16,
+	API_DIFF = 1 << 17, // against, against_..., norm, per, sort
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
@@ -86,6 +87,7 @@ struct api_request {
 	enum api_format format;
 	uint64_t step_ns;
 	uint64_t slot_ns;
+	uint64_t min_ns; // of a spike's extra time
 	bool dry_run;
 	struct boost boost; // without id
 	struct api_diff diff;
@@ -135,6 +137,8 @@ void http_handle_heatmap(struct http_api *api, const struct api_request *request
 			 struct http_response *response);
 void http_handle_diagnose(struct http_api *api, const struct api_request *request,
 			  struct http_response *response);
+void http_handle_spikes(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
 void http_handle_status(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_agents(struct http_api *api, const struct api_request *request,

@@ -19,6 +19,7 @@ enum {
 	DEFAULT_POINTS = 300,
 	STEP_NS_MIN = 10 * 1000 * 1000, // an agent's shortest slot
 	TIME_TEXT_BYTES = 96,           // of FROM/TO
+	SPIKE_MIN_NS = 200 * 1000 * 1000,
 };
 
 static const struct {
@@ -41,6 +42,7 @@ static const struct {
 	{ "stop", API_STOP },
 	{ "for", API_FOR },
 	{ "ranges", API_RANGES },
+	{ "min", API_MIN },
 	{ "against", API_DIFF },
 	{ "against_query", API_DIFF },
 	{ "against_from", API_DIFF },
@@ -384,6 +386,8 @@ static int parse_numbers(struct parsing *parsing)
 				    &parsed->step_ns);
 	if (!rc)
 		rc = parse_duration(parsing, "slot", 20 * NS_PER_MS, &parsed->slot_ns);
+	if (!rc)
+		rc = parse_duration(parsing, "min", SPIKE_MIN_NS, &parsed->min_ns);
 	return rc;
 }
 

@@ -234,6 +234,22 @@ TEST(series_are_grouped_by_several_labels)
 	close_fixture(&f);
 }
 
+TEST(spikes_say_what_they_were_compared_with)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/spikes?" RANGE);
+
+	// Two batches are no history.
+	assert_int_equal(0, json_array_size(json_object_get(json, "spikes")));
+	assert_true(json_is_array(json_object_get(json, "spikes")));
+	assert_int_equal(0, number_at(json, "found"));
+	assert_true(json_is_integer(json_object_get(json, "history_ns")));
+	json_decref(json);
+	close_fixture(&f);
+}
+
 TEST(returns_names_and_status)
 {
 	struct fixture f;
@@ -348,6 +364,10 @@ static const struct {
 	  "invalid_argument", "max_nodes", "" },
 	{ "negative nodes", "/api/v1/merge?max_nodes=-1", 400, "invalid_argument", "max_nodes",
 	  "" },
+	{ "spikes of a gauge", "/api/v1/spikes?type=memory:rss:bytes:gauge:second", 400,
+	  "invalid_argument", "type", "not judged" },
+	{ "too many spikes", "/api/v1/spikes?limit=101", 400, "invalid_argument", "limit", "100" },
+	{ "least extra time", "/api/v1/spikes?min=1ms", 400, "invalid_argument", "min", "10ms" },
 	{ "limit", "/api/v1/top?limit=10001", 400, "invalid_argument", "limit", "1 to 10000" },
 	{ "step without a unit", "/api/v1/series?step=5", 400, "invalid_argument", "step",
 	  "is not a duration" },
@@ -653,6 +673,7 @@ RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(a_folded_diff_scales_the_baseline),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),
+	  cmocka_unit_test(spikes_say_what_they_were_compared_with),
 	  cmocka_unit_test(returns_names_and_status), cmocka_unit_test(errors_name_the_field),
 	  cmocka_unit_test(a_failing_store_is_an_error),
 	  cmocka_unit_test(sends_gzip_to_clients_that_accept_it),
