@@ -254,7 +254,7 @@ UNIT_LIBS_proto = $(PROTO_A) $(BASE_A)
 UNIT_LIBS_agent = $(AGENT_A) $(PROTO_A) $(BASE_A)
 UNIT_LIBS_collector = $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 UNIT_LIBS_cli = $(CLI_A) $(BASE_A)
-UNIT_LINK_base = $(BASE_LIBS)
+UNIT_LINK_base = $(BASE_LIBS) -ljansson
 UNIT_LINK_proto = $(PROTO_LIBS)
 UNIT_LINK_agent = $(AGENT_LIBS) $(PROTO_LIBS)
 UNIT_LINK_collector = $(COLLECTOR_LIBS)
@@ -624,9 +624,9 @@ FUZZED := $(foreach module,bounded_json container_record container_records image
 	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work workload batch spool_file,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,deadline.c rows.c selector.c) \
 	  $(addprefix collector/,access/access.c access/access_file.c http/http_exchange.c \
-	  http/http_parameters.c http/http_peers.c http/http_queue.c http/http_server.c http/http_watch.c http/json_text.c query/query_ranges.c symbols/debug_elf.c) \
+	  http/http_parameters.c http/http_peers.c http/http_queue.c http/http_server.c http/http_watch.c query/query_ranges.c symbols/debug_elf.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
-	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
+	  $(addprefix proto/,export.c pprof.c export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
 	  rpc_answer.c rpc_call.c rpc_connection.c rpc_deadlines.c rpc_queue.c rpc_status.c rpc_transport.c)
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 struct audit {
 	char *path; // NULL: standard error

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
 #include "collector/boost/boost_table.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 enum { RETRY_FULL_S = 30 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 static bool is_build_id(const char *text)
 {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 enum { RETRY_FULL_S = 10 }; // a rewrite may have made room by then
 

@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "collector/diagnose/diagnosis.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 // Shares have three digits: a tenth of a percent.
 static void append_share(struct buffer *body, const char *key, double share)

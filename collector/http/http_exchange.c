@@ -8,7 +8,7 @@
 
 #include <zlib.h>
 
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 enum {
 	GZIP_WINDOW_BITS = 15 + 16, // 16: a gzip header, not zlib's

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/contract/profile_type.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 #define TYPE_LABEL "__type__" // store_label_values() lists the types under this name
 

@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 static void append_roles(struct buffer *body, unsigned int roles)
 {

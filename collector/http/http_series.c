@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 /** The parameter that a failed query is about: the step if it makes too many points, or @field. */
 static const char *field_of(const struct error *err, const char *step, const char *field)

@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/version.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 #include "collector/ingest/seen_agents.h"
 
 #define AGENT_SEEN_NS (60 * NS_PER_SECOND)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 static void append_row(struct buffer *body, const struct flame_tree *tree,
 		       const struct top_row *row)

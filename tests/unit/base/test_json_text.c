@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 static const struct {
 	const char *what;

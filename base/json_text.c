@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 #include <string.h>
 
