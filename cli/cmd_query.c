@@ -19,6 +19,7 @@
 #include "cli/http_client.h"
 #include "cli/no_match.h"
 #include "cli/output_file.h"
+#include "cli/output_format.h"
 #include "cli/api_request.h"
 #include "cli/selector_text.h"
 #include "cli/shedding_notes.h"
@@ -26,7 +27,7 @@
 
 enum {
 	HELP_COLUMNS = 79,
-	NOTES_BYTES = 2048,
+	NOTES_BYTES = 4096,
 	NOTES_SHOWN = 3,                 // of nodes
 	EMPTY_FILE_BYTES_MAX = 32 << 10, // of a profile without samples; an SVG has its script
 };
@@ -34,9 +35,10 @@ enum {
 struct query_options {
 	struct api_request request;
 	char *type_text;
-	const char *type;     // in five parts
-	const char *group_by; // of a type without stacks; NULL: it has some
-	char *output;
+	const char *type; // in five parts
+	char *group_text;
+	const char *group_by; // asked for, or of a type without stacks; NULL: functions are shown
+	char *output, *format_text;
 	uint64_t limit;
 	bool json;
 	bool idle;
@@ -48,17 +50,21 @@ static const char notes_format[] =
 	"SELECTOR is PromQL's: '{service=\"llm\", node!~\"test.*\"}', or a bare service\n"
 	"name; without it all series are merged. TIME is now, now-5m, RFC 3339\n"
 	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o it prints the functions with the most\n"
-	"time. The suffix of FILE selects the format: .collapsed, .svg or\n"
-	".pb.gz (pprof). TYPE is a profile type in five parts or one of these words:\n"
+	"time. TYPE is a profile type in five parts or one of these words:\n"
 	"%s.\n"
+	"The suffix of FILE selects the format, unless --format does:\n"
+	"%s"
 	"Off-CPU time excludes idle workers and event loops, unless SELECTOR names the\n"
 	"label wait; how much was excluded is printed. A type without stacks is printed by its\n"
-	"own label, as wall by state. Nodes that shed load in the range are noted (in JSON:\n"
+	"own label, as wall by state; --group-by prints every type by labels. Nodes that shed load "
+	"in the range are noted (in JSON:\n"
 	"notes). If nothing matches, FILE is not written, and the exit status is 1.\n"
 	"\n"
 	"  cairn query checkout\n"
 	"  cairn query checkout --type wall\n"
 	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n"
+	"  cairn query '{service=\"llm\"}' --group-by version\n"
+	"  cairn query '{pod=\"llm-0\"}' --from now-10s -o llm.trace.json  # for Perfetto\n"
 	"  cairn query '{service=\"llm\", wait=\"lock\"}' --type off-cpu\n";
 
 static int parse(int argc, char **argv, struct query_options *options,
@@ -68,8 +74,12 @@ static int parse(int argc, char **argv, struct query_options *options,
 		API_REQUEST_OPTIONS(&options->request),
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
 		  "write a profile to FILE instead of printing a table" },
+		{ "format", 0, CONFIG_STRING, &options->format_text, NULL, 0, 0, "FORMAT",
+		  "format of FILE" },
 		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
 		  "profile type" },
+		{ "group-by", 0, CONFIG_STRING, &options->group_text, NULL, 0, 0, "LABEL",
+		  "print values of labels instead of functions: node, or pod,thread" },
 		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
 		  "include idle off-CPU time" },
 		{ "limit", 0, CONFIG_UINT, &options->limit, "40", 1, 100000, "N",
@@ -77,7 +87,7 @@ static int parse(int argc, char **argv, struct query_options *options,
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
 		  "print the collector's JSON" },
 	};
-	char words[PROFILE_TYPE_WORDS_BYTES], notes[NOTES_BYTES];
+	char words[PROFILE_TYPE_WORDS_BYTES], formats[EXPORT_HELP_BYTES], notes[NOTES_BYTES];
 	const struct config_program program = {
 		.name = "cairn query",
 		.summary = "Get the merged profile of the series that SELECTOR matches.",
@@ -88,7 +98,8 @@ static int parse(int argc, char **argv, struct query_options *options,
 	};
 	int first_word = argc;
 	profile_type_words(words, sizeof(words), HELP_COLUMNS);
-	snprintf(notes, sizeof(notes), notes_format, words);
+	export_format_help(formats);
+	snprintf(notes, sizeof(notes), notes_format, words, formats);
 	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
 
 	if (rc || *ret_outcome == CONFIG_EXIT)
@@ -120,6 +131,8 @@ static const char *group_by_of(const struct query_options *options)
 {
 	const struct profile_type_spec *spec = profile_type_spec(options->type);
 
+	if (options->group_text && *options->group_text)
+		return options->group_text;
 	if (!spec || !spec->no_stacks || options->output)
 		return NULL;
 	if (!spec->group_by)
@@ -141,9 +154,12 @@ static int check(struct query_options *options, struct error *err)
 	if (!rc && options->output)
 		rc = output_file_check_name(options->output, err);
 	if (!rc && options->output)
-		rc = export_format_of_path(options->output, &options->format, err);
+		rc = output_format_find(options->output, options->format_text, &options->format,
+					err);
 	if (!rc && options->output && options->json)
 		rc = error_set(err, -EINVAL, "--json and -o cannot be combined");
+	if (!rc && options->format_text && !options->output)
+		rc = error_set(err, -EINVAL, "--format is of a file: name one with -o FILE");
 	return rc;
 }
 
@@ -152,21 +168,10 @@ static void options_deinit(struct query_options *options)
 	api_request_deinit(&options->request);
 	free(options->type_text);
 	free(options->output);
+	free(options->format_text);
+	free(options->group_text);
 	free(options->busy_selector);
 	free(options->idle_selector);
-}
-
-static const char *format_name(enum export_format format)
-{
-	switch (format) {
-	case EXPORT_COLLAPSED:
-		return "collapsed";
-	case EXPORT_SVG:
-		return "svg";
-	case EXPORT_PPROF:
-		return "pprof";
-	}
-	return "";
 }
 
 static const char *path_of(const struct query_options *options)
@@ -188,7 +193,7 @@ static void build_url(const struct query_options *options, struct buffer *url)
 	http_append_parameter(url, "type", options->type);
 	http_append_parameter(url, "group_by", options->group_by);
 	if (options->output)
-		http_append_parameter(url, "format", format_name(options->format));
+		http_append_parameter(url, "format", export_format_spec(options->format)->name);
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)options->limit);
 	if (strcmp(path, "/api/v1/top") == 0)
 		http_append_parameter(url, "limit", limit);
@@ -443,7 +448,7 @@ static int query(const struct query_options *options, struct error *err)
 	if (rc)
 		return rc;
 	report_idle(options);
-	if (options->group_by)
+	if (options->group_by && !options->group_text)
 		report_no_stacks(options);
 	return 0;
 }

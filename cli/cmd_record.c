@@ -23,6 +23,7 @@
 #include "cli/held_command.h"
 #include "cli/line_launcher.h"
 #include "cli/output_file.h"
+#include "cli/output_format.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
 #include "cli/profiler_ready.h"
@@ -38,11 +39,17 @@
 #define EXIT_SIGNALED        128 // and the signal's number, as shells have it
 /* A terminal sends Ctrl-C to the command, too: it may take a moment to end by it. */
 #define INTERRUPTED_WAIT_MS 500
-#define RECORD_SLOT_NS      NS_PER_SECOND // the files keep no time, so few slots are cheapest
+#define RECORD_SLOT_NS      NS_PER_SECOND    // most files keep no time, so few slots are cheapest
+#define TIMELINE_SLOT_NS    (20 * NS_PER_MS) // of those that do
+
+enum {
+	TIMELINE_SAMPLES_MAX = 4 << 20, // 128 MiB; 16 CPUs at 99 Hz fill it in 40 minutes
+	NOTES_BYTES = 4096,
+};
 
 struct record_options {
 	char *duration;
-	char *output;
+	char *output, *format_text;
 	char *type_text;
 	const struct recorded_type *type;
 	bool idle;
@@ -67,6 +74,7 @@ struct recording {
 	int signal_fd;
 	bool is_interrupted; // by a signal
 	bool has_exited;     // the process of -p
+	bool is_full;        // no more samples with time
 	bool is_old_kept;    // nothing was recorded, and there was a file of this name
 	int interrupted_by;  // the signal that came before recording began; 0: none
 	uint64_t opened_ns;
@@ -77,10 +85,11 @@ struct recording {
 	int64_t idle_excluded; // idle waits, in the type's unit
 };
 
-static const char notes[] =
-	"The suffix of FILE selects the format: .collapsed (stackcollapse), .svg (an\n"
-	"interactive flame graph) or .pb.gz (pprof). Without -p and COMMAND it records all\n"
-	"processes. Recording ends after -d, when the process or COMMAND exits, or with\n"
+static const char notes_format[] =
+	"The suffix of FILE selects the format, unless --format does:\n"
+	"%s"
+	"Without -p and COMMAND it records all processes. Recording ends after -d, when the "
+	"process or COMMAND exits, or with\n"
 	"Ctrl-C; FILE is written in each case. Only if nothing was recorded, an existing FILE\n"
 	"is left as it was, and the exit status is 1. A COMMAND that still runs after -d is\n"
 	"terminated. With a COMMAND, the exit status is its own, or 128 + N if signal N\n"
@@ -90,6 +99,7 @@ static const char notes[] =
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
 	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"
+	"  cairn record -d 10 -p 1234 --type wall -o service.trace.json\n"
 	"  cairn record -d 30 -p 1234 --type off-cpu -o off-cpu.svg\n"
 	"  cairn record -d 30 -p 1234 --type off-wake -o wakers.svg\n"
 	"  cairn record -o build.collapsed -- make -j8\n";
@@ -102,6 +112,8 @@ static int parse(int argc, char **argv, struct record_options *options,
 		  "record for N seconds (or 500ms, 2m); default: until Ctrl-C or exit" },
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
 		  "file to write" },
+		{ "format", 0, CONFIG_STRING, &options->format_text, NULL, 0, 0, "FORMAT",
+		  "format of FILE" },
 		{ "pid", 'p', CONFIG_UINT, &options->pid, NULL, 1, PID_MAX, "PID",
 		  "record only this process and children that it starts later" },
 		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
@@ -115,6 +127,7 @@ static int parse(int argc, char **argv, struct record_options *options,
 		{ "label", 0, CONFIG_LABELS, &options->labels, NULL, 0, 0, "NAME=VALUE",
 		  "add a label to all series; repeatable" },
 	};
+	char formats[EXPORT_HELP_BYTES], notes[NOTES_BYTES];
 	const struct config_program program = {
 		.name = "cairn record",
 		.summary = "Record where processes or a command spend time.",
@@ -124,6 +137,9 @@ static int parse(int argc, char **argv, struct record_options *options,
 		.option_count = ARRAY_SIZE(table),
 	};
 	int first_word = argc;
+
+	export_format_help(formats);
+	snprintf(notes, sizeof(notes), notes_format, formats);
 	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
 
 	if (rc || *ret_outcome == CONFIG_EXIT)
@@ -138,18 +154,19 @@ static int parse(int argc, char **argv, struct record_options *options,
 
 static int check(struct record_options *options, struct error *err)
 {
+	char suffixes[EXPORT_WORDS_BYTES];
 	int rc;
 
+	export_format_suffixes(suffixes);
 	if (!options->output || !*options->output)
-		return error_set(
-			err, -EINVAL,
-			"-o FILE is missing; its suffix selects the format: .collapsed, .svg "
-			"or .pb.gz");
+		return error_set(err, -EINVAL,
+				 "-o FILE is missing; its suffix selects the format: %s", suffixes);
 	if (options->pid && options->command)
 		return error_set(err, -EINVAL, "-p PID and COMMAND cannot be combined");
 	rc = output_file_check_name(options->output, err);
 	if (!rc)
-		rc = export_format_of_path(options->output, &options->format, err);
+		rc = output_format_find(options->output, options->format_text, &options->format,
+					err);
 	if (!rc && options->duration)
 		rc = interval_parse("-d", options->duration, DURATION_NS_MIN, &options->duration_ns,
 				    err);
@@ -163,6 +180,7 @@ static void options_deinit(struct record_options *options)
 {
 	free(options->duration);
 	free(options->output);
+	free(options->format_text);
 	free(options->type_text);
 	labels_deinit(&options->labels);
 }
@@ -182,6 +200,16 @@ static int open_signals(int *ret_fd, struct error *err)
 	return *ret_fd < 0 ? error_errno(err, -errno, "signalfd") : 0;
 }
 
+static bool keeps_time(const struct record_options *options)
+{
+	return export_format_spec(options->format)->uses_time;
+}
+
+static uint64_t slot_ns_of(const struct record_options *options)
+{
+	return keeps_time(options) ? TIMELINE_SLOT_NS : RECORD_SLOT_NS;
+}
+
 static int open_profiler(struct recording *recording, struct error *err)
 {
 	const struct record_options *options = recording->options;
@@ -191,7 +219,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 	struct profiler_options profiler_options = {
 		.cache_folder = has_folder ? folder : NULL,
 		.frequency_hz = (uint32_t)options->frequency_hz,
-		.slot_ns = RECORD_SLOT_NS,
+		.slot_ns = slot_ns_of(options),
 		.line_launcher = recording->launcher,
 		.sources = options->type->sources,
 		.events = recording->events,
@@ -242,7 +270,7 @@ static int begin(struct recording *recording, struct error *err)
 	if (rc)
 		return rc;
 
-	recording->merged = profile_new(RECORD_SLOT_NS);
+	recording->merged = profile_new(slot_ns_of(options));
 	if (!recording->merged)
 		return error_set(err, -ENOMEM, "out of memory");
 	recording->started_ns = clock_monotonic_ns();
@@ -264,7 +292,11 @@ static int drain(struct recording *recording, struct error *err)
 		return rc;
 	recording->idle_excluded +=
 		recorded_type_select(recording->options->type, recording->options->idle, interval);
-	return profile_merge(recording->merged, interval, err);
+	if (!keeps_time(recording->options))
+		return profile_merge(recording->merged, interval, err);
+	rc = profile_merge_slots(recording->merged, interval, err);
+	recording->is_full = recording->merged->sample_count >= TIMELINE_SAMPLES_MAX;
+	return rc;
 }
 
 static void count_samples(struct recording *recording)
@@ -291,7 +323,7 @@ static uint64_t earliest(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Until the duration is over, the process exits or Ctrl-C is pressed. */
+/* Until the duration is over, the process exits, a timeline is full or Ctrl-C is pressed. */
 static int run(struct recording *recording, struct error *err)
 {
 	uint64_t duration_ns = recording->options->duration_ns;
@@ -301,7 +333,8 @@ static int run(struct recording *recording, struct error *err)
 	bool ended = false;
 	int rc = 0;
 
-	for (uint64_t now_ns = recording->started_ns; !rc && !ended && now_ns < end_ns;
+	for (uint64_t now_ns = recording->started_ns;
+	     !rc && !ended && !recording->is_full && now_ns < end_ns;
 	     now_ns = clock_monotonic_ns()) {
 		struct pollfd others[] = {
 			{ .fd = recording->signal_fd, .events = POLLIN },
@@ -449,6 +482,17 @@ static void report_idle(const struct recording *recording)
 			(double)recording->idle_excluded / NS_PER_SECOND);
 }
 
+static void report_full(const struct recording *recording)
+{
+	if (recording->is_full)
+		fprintf(stderr,
+			"cairn record: ended after %.0f s: a file with time holds %d samples; "
+			"another format records for longer\n",
+			(double)ns_between(recording->started_ns, recording->stopped_ns) /
+				NS_PER_SECOND,
+			TIMELINE_SAMPLES_MAX);
+}
+
 static int record(struct recording *recording, struct error *err)
 {
 	recording->opened_ns = clock_monotonic_ns();
@@ -465,6 +509,7 @@ static int record(struct recording *recording, struct error *err)
 		return rc;
 	report_recording(recording);
 	report_idle(recording);
+	report_full(recording);
 	return rc;
 }
 

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
+#include "base/saturating.h"
 
 // A tree while it grows, with what has been looked up once already.
 struct growth {
@@ -51,15 +52,6 @@ static int growth_init(struct growth *growth)
 	    !growth->leaves)
 		return -ENOMEM;
 	return 0;
-}
-
-static int64_t add_saturating(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	if (__builtin_add_overflow(a, b, &sum))
-		return a < 0 ? INT64_MIN : INT64_MAX;
-	return sum;
 }
 
 // ---- nodes ----------------------------------------------------------------------------------

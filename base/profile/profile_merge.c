@@ -117,7 +117,7 @@ static int merge_series(struct merge *merge, uint32_t number, uint32_t *ret_seri
 	return 0;
 }
 
-static int merge_samples(struct merge *merge)
+static int merge_samples(struct merge *merge, bool keep_slots)
 {
 	int rc = 0;
 
@@ -129,9 +129,12 @@ static int merge_samples(struct merge *merge)
 		if (!rc)
 			rc = merge_stack(merge, sample->stack, &stack);
 		if (!rc)
-			rc = profile_add_sample(merge->into, series, stack, 0, sample->value);
+			rc = profile_add_interval(
+				merge->into, series, stack, keep_slots ? sample->slot : 0,
+				keep_slots ? sample->more_slots : 0, sample->value);
 	}
-	profile_sort_samples(merge->into);
+	if (!keep_slots)
+		profile_sort_samples(merge->into);
 	return rc;
 }
 
@@ -143,7 +146,8 @@ static void widen_range(struct profile *into, const struct profile *from)
 		into->to_ns = from->to_ns;
 }
 
-int profile_merge(struct profile *into, const struct profile *from, struct error *err)
+static int merge_profiles(struct profile *into, const struct profile *from, bool keep_slots,
+			  struct error *err)
 {
 	_cleanup_free_ uint32_t *series = new_map(from->series_count);
 	_cleanup_free_ uint32_t *stacks = new_map(from->stack_count);
@@ -152,7 +156,7 @@ int profile_merge(struct profile *into, const struct profile *from, struct error
 		return error_set(err, -ENOMEM, "profile: out of memory while merging");
 
 	struct merge merge = { into, from, series, stacks, locations };
-	int rc = merge_samples(&merge);
+	int rc = merge_samples(&merge, keep_slots);
 
 	widen_range(into, from);
 	if (rc == -E2BIG)
@@ -162,4 +166,14 @@ int profile_merge(struct profile *into, const struct profile *from, struct error
 				 into->series_count, into->stack_count, into->location_count,
 				 PROFILE_SERIES_MAX, PROFILE_STACKS_MAX, PROFILE_LOCATIONS_MAX);
 	return rc ? error_errno(err, rc, "profile: merge") : 0;
+}
+
+int profile_merge(struct profile *into, const struct profile *from, struct error *err)
+{
+	return merge_profiles(into, from, false, err);
+}
+
+int profile_merge_slots(struct profile *into, const struct profile *from, struct error *err)
+{
+	return merge_profiles(into, from, true, err);
 }

@@ -14,3 +14,9 @@
  * valid and holds a part of @from.
  */
 int profile_merge(struct profile *into, const struct profile *from, struct error *err);
+
+/**
+ * The same, but samples keep their slots, which have to be as long in both, and intervals their ends: @into grows with
+ * time. Equal samples of the two are not joined.
+ */
+int profile_merge_slots(struct profile *into, const struct profile *from, struct error *err);

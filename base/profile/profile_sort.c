@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/saturating.h"
 
 enum {
 	DIGIT_BITS = 11, // 2048 counters: 8 KiB, which stay in the first-level cache
@@ -103,15 +104,6 @@ static void sort(struct profile *profile)
 	}
 	if (radix_sort(profile->samples, scratch, count) == scratch)
 		memcpy(profile->samples, scratch, count * sizeof(*scratch));
-}
-
-static int64_t add_saturating(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	if (__builtin_add_overflow(a, b, &sum))
-		return a < 0 ? INT64_MIN : INT64_MAX;
-	return sum;
 }
 
 void profile_sort_samples(struct profile *profile)

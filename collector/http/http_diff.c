@@ -11,7 +11,7 @@
 #include "collector/compare/comparison.h"
 #include "collector/compare/exposure.h"
 #include "collector/compare/significance.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 #include "collector/http/tree_json.h"
 
 static const char *const side_names[COMPARISON_SIDES] = { "a", "b" };
@@ -192,23 +192,22 @@ void http_handle_diff(struct http_api *api, const struct api_request *request,
 	query.sides[0].selector = &request->diff.baseline;
 	query.sides[0].range = request->diff.range;
 	query.sides[0].parts = request->diff.ranges;
-	if (request->format != API_JSON && request->format != API_COLLAPSED) {
+	if (request->is_file && request->format != EXPORT_COLLAPSED) {
 		error_set(&err, -EINVAL, "a diff is given as json or collapsed");
 		http_respond_failure(response, &err, "format");
 		return;
 	}
 	int rc = compare(&query, &comparison, &err);
 	if (!rc)
-		rc = request->format == API_JSON
-			     ? answer_json(request, &query, &comparison, &response->body)
-			     : append_folded(&comparison, &response->body);
+		rc = !request->is_file ? answer_json(request, &query, &comparison, &response->body)
+				       : append_folded(&comparison, &response->body);
 	if (rc) {
 		if (!err.code)
 			error_set(&err, rc, "out of memory for the comparison");
 		http_respond_failure(response, &err, api_failed_field(request));
 		return;
 	}
-	if (request->format == API_COLLAPSED) {
+	if (request->is_file) {
 		response->media_type = "text/plain; charset=utf-8";
 		response->disposition = "attachment; filename=\"cairn-diff.collapsed\"";
 	}

@@ -16,6 +16,7 @@
 #include "collector/store/selector.h"
 #include "collector/store/store.h"
 #include "collector/symbols/symbol_spaces.h"
+#include "proto/export.h"
 
 /** What handlers use. Everything is borrowed and outlives the server. */
 struct http_api {
@@ -55,8 +56,6 @@ enum api_parameter {
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
 };
 
-enum api_format { API_JSON, API_COLLAPSED, API_SVG, API_PPROF };
-
 enum {
 	API_LIMIT_MAX = 10000,
 	API_LIMIT_DEFAULT = 100,
@@ -84,7 +83,8 @@ struct api_request {
 	const char *group_by; // NULL: none
 	uint32_t max_nodes;
 	uint32_t limit;
-	enum api_format format;
+	bool is_file; // in a format of export.h; false: JSON
+	enum export_format format;
 	uint64_t step_ns;
 	uint64_t slot_ns;
 	uint64_t min_ns; // of a spike's extra time

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 #include "collector/http/tree_json.h"
 #include "proto/export.h"
 
@@ -75,39 +75,54 @@ static void answer_tree(struct http_api *api, const struct api_request *request,
 	buffer_append_string(body, "}\n");
 }
 
+/** A profile with time for a timeline, a merged one for the others. */
+static int read_profile(const struct query *query, enum export_format format,
+			struct profile **ret_profile, struct error *err)
+{
+	return export_format_spec(format)->needs_time ? query_timeline(query, ret_profile, err)
+						      : query_profile(query, ret_profile, err);
+}
+
 static void answer_file(struct http_api *api, const struct api_request *request,
 			struct http_response *response)
 {
-	static const struct {
-		enum export_format format;
-		const char *disposition;
-	} files[] = {
-		[API_COLLAPSED] = { EXPORT_COLLAPSED, "attachment; filename=\"cairn.collapsed\"" },
-		[API_SVG] = { EXPORT_SVG, "attachment; filename=\"cairn.svg\"" },
-		[API_PPROF] = { EXPORT_PPROF, "attachment; filename=\"cairn.pb.gz\"" },
+	// String constants, as the response wants them.
+	static const char *const dispositions[EXPORT_FORMATS] = {
+		[EXPORT_COLLAPSED] = "attachment; filename=\"cairn.collapsed\"",
+		[EXPORT_SVG] = "attachment; filename=\"cairn.svg\"",
+		[EXPORT_PPROF] = "attachment; filename=\"cairn.pb.gz\"",
+		[EXPORT_SPEEDSCOPE] = "attachment; filename=\"cairn.speedscope.json\"",
+		[EXPORT_CHROME] = "attachment; filename=\"cairn.trace.json\"",
+		[EXPORT_CALLGRIND] = "attachment; filename=\"cairn.callgrind\"",
+		[EXPORT_PSTATS] = "attachment; filename=\"cairn.pstats\"",
 	};
 	_cleanup_(profile_freep) struct profile *profile = NULL;
 	const struct query query = api_query(api, request);
-	enum export_format format = files[request->format].format;
 	struct error err = { 0 };
+	bool is_read = false;
 
-	int rc = query_profile(&query, &profile, &err);
-	if (!rc)
-		rc = export_profile(profile, request->type, format, "cairn", &response->body, &err);
+	int rc = read_profile(&query, request->format, &profile, &err);
+	if (!rc) {
+		is_read = true;
+		rc = export_profile(profile, request->type, request->format, "cairn",
+				    &response->body, &err);
+	}
 	if (rc) {
 		err.code = rc;
-		http_respond_failure(response, &err, api_failed_field(request));
+		http_respond_failure(response, &err,
+				     is_read && rc == -EINVAL ? "format"
+							      : api_failed_field(request));
 		return;
 	}
-	response->media_type = export_media_type(format);
-	response->disposition = files[request->format].disposition;
+	response->media_type = export_format_spec(request->format)->media_type;
+	response->disposition = dispositions[request->format];
 }
 
 void http_handle_merge(struct http_api *api, const struct api_request *request,
 		       struct http_response *response)
 {
-	if (request->format == API_JSON)
-		answer_tree(api, request, response);
-	else
+	if (request->is_file)
 		answer_file(api, request, response);
+	else
+		answer_tree(api, request, response);
 }

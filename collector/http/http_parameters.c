@@ -351,24 +351,15 @@ static int parse_group_by(struct parsing *parsing)
 	return 0;
 }
 
+/** "json", the default, or the name of a file's format. */
 static int parse_format(struct parsing *parsing)
 {
-	static const char *const formats[] = {
-		[API_JSON] = "json",
-		[API_COLLAPSED] = "collapsed",
-		[API_SVG] = "svg",
-		[API_PPROF] = "pprof",
-	};
 	const char *text = parameter(parsing, "format");
 
-	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
-		if (!*text || strcmp(text, formats[i]) == 0) {
-			parsing->parsed->format = (enum api_format)i;
-			return 0;
-		}
-	}
-	return error_set(parsing->err, -EINVAL,
-			 "\"%.40s\" is not one of json, collapsed, svg and pprof", text);
+	if (!*text || strcmp(text, "json") == 0)
+		return 0;
+	parsing->parsed->is_file = true;
+	return export_format_of_name(text, &parsing->parsed->format, parsing->err);
 }
 
 static int parse_numbers(struct parsing *parsing)

@@ -19,6 +19,7 @@ enum {
 	QUERY_SLOTS_MAX = 3600 * 50 * 6, // heat map: 6 h of 20 ms
 	QUERY_NODES_DEFAULT = 16384,
 	QUERY_NODES_MAX = 1 << 20,
+	QUERY_TIMELINE_SAMPLES_MAX = 1 << 20, // 64 CPUs at 99 Hz fill it in three minutes
 	// Before truncation. 4 Mi nodes take 200 MB with their index.
 	QUERY_TREE_NODES_MAX = 1 << 22,
 };
@@ -70,6 +71,12 @@ int top_table_read(struct top_table *table, uint32_t root, const struct top_row 
  * 0. Its series keep the label "process" and the group_by label.
  */
 int query_profile(const struct query *query, struct profile **ret_profile, struct error *err);
+
+/**
+ * Copy the selected samples, each with its slot and its series, into a profile for timelines: slots of 1 ms.
+ * Gauges: -EINVAL; more than QUERY_TIMELINE_SAMPLES_MAX samples: -E2BIG.
+ */
+int query_timeline(const struct query *query, struct profile **ret_profile, struct error *err);
 
 struct query_series {
 	char *group;          // label value; "" without group_by; of several labels "value, value"

@@ -76,7 +76,8 @@ static void check_parsed(const struct api_request *parsed)
 	check(parsed->range.to_ns - parsed->range.from_ns <= QUERY_RANGE_NS_MAX);
 	check(parsed->limit >= 1 && parsed->limit <= API_LIMIT_MAX);
 	check(parsed->max_nodes >= 1 && parsed->max_nodes <= QUERY_NODES_MAX);
-	check(parsed->step_ns && parsed->slot_ns && parsed->type && parsed->format <= API_PPROF);
+	check(parsed->step_ns && parsed->slot_ns && parsed->type &&
+	      parsed->format < EXPORT_FORMATS);
 }
 
 static void handle(void *context, const struct http_request *request,

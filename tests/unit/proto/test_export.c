@@ -301,6 +301,11 @@ static const struct {
 	{ "a.collapsed", 0, EXPORT_COLLAPSED },
 	{ "/tmp/x.y/a.svg", 0, EXPORT_SVG },
 	{ "a.pb.gz", 0, EXPORT_PPROF },
+	{ "a.speedscope.json", 0, EXPORT_SPEEDSCOPE },
+	{ "a.trace.json", 0, EXPORT_CHROME },
+	{ "a.callgrind", 0, EXPORT_CALLGRIND },
+	{ "a.pstats", 0, EXPORT_PSTATS },
+	{ "a.json", -EINVAL, 0 },
 	{ "a.gz", -EINVAL, 0 },
 	{ "a.pb", -EINVAL, 0 },
 	{ ".svg", -EINVAL, 0 },
@@ -318,9 +323,41 @@ TEST(the_suffix_selects_the_format)
 		EXPECT_EQ(row->rc, export_format_of_path(row->path, &format, &err), row->path);
 		EXPECT_EQ(row->format, format, row->path);
 		if (row->rc)
-			assert_non_null(strstr(err.text, ".collapsed, .svg or .pb.gz"));
+			assert_non_null(strstr(err.text, ".collapsed, .svg, .pb.gz, "));
 	}
-	EXPECT_STR("image/svg+xml", export_media_type(EXPORT_SVG), "svg");
+	EXPECT_STR("image/svg+xml", export_format_spec(EXPORT_SVG)->media_type, "svg");
+}
+
+TEST(a_name_selects_the_format)
+{
+	enum export_format format = 0;
+	char names[EXPORT_WORDS_BYTES];
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, export_format_of_name("pstats", &format, &err), "pstats");
+	EXPECT_EQ(EXPORT_PSTATS, format, "pstats");
+	EXPECT_EQ(-EINVAL, export_format_of_name("exe", &format, &err), "exe");
+	assert_non_null(strstr(err.text, "\"exe\" is not one of collapsed, "));
+	export_format_names(names);
+	assert_non_null(strstr(names, "callgrind and pstats"));
+}
+
+TEST(every_format_is_written)
+{
+	struct profile *profile = profile_of_two_stacks();
+	struct error err = { 0 };
+
+	for (int format = 0; format < EXPORT_FORMATS; format++) {
+		const char *name = export_format_spec((enum export_format)format)->name;
+		_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
+
+		EXPECT_EQ(0,
+			  export_profile(profile, PROFILE_TYPE_CPU, (enum export_format)format,
+					 "title", &buffer, &err),
+			  name);
+		assert_true(buffer.size > 50);
+	}
+	profile_free(profile);
 }
 
 // For checking by other tools: CAIRN_TEST_PPROF=FILE keeps the file.
@@ -348,4 +385,5 @@ RUN_TESTS(cmocka_unit_test(pprof_sums_each_stack_over_time),
 	  cmocka_unit_test(an_empty_profile_makes_empty_files),
 	  cmocka_unit_test(exports_collapsed_and_svg), cmocka_unit_test(errors_name_their_cause),
 	  cmocka_unit_test(the_suffix_selects_the_format),
+	  cmocka_unit_test(a_name_selects_the_format), cmocka_unit_test(every_format_is_written),
 	  cmocka_unit_test(writes_the_file_for_other_tools))

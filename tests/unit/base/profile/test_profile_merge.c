@@ -158,6 +158,26 @@ TEST(later_profile_defines_stack)
 	profile_free(defined);
 }
 
+TEST(slots_are_kept_where_asked_for)
+{
+	static const struct window window = { "app", PROFILE_TYPE_CPU, "parse", 50, 3 };
+	struct profile *from = new_window(&window);
+	struct profile *into = profile_new(20000000);
+	struct error err = { 0 };
+
+	assert_int_equal(0, profile_add_interval(from, from->samples[0].series,
+						 from->samples[0].stack, 60, 4, 9));
+	uint64_t slot = from->samples[0].slot;
+	assert_int_equal(0, profile_merge_slots(into, from, &err));
+	assert_int_equal(0, profile_merge_slots(into, from, &err));
+	EXPECT_EQ(4, into->sample_count, "not joined");
+	EXPECT_EQ(slot, into->samples[2].slot, "slot");
+	EXPECT_EQ(60, into->samples[3].slot, "interval");
+	EXPECT_EQ(4, into->samples[3].more_slots, "interval's end");
+	profile_free(from);
+	profile_free(into);
+}
+
 TEST(empty_profile_changes_nothing)
 {
 	static const struct window window = { "app", PROFILE_TYPE_CPU, "parse", 50, 3 };
@@ -179,4 +199,5 @@ RUN_TESTS(cmocka_unit_test(merges_equal_stacks_of_two_profiles),
 	  cmocka_unit_test(what_differs_stays_apart),
 	  cmocka_unit_test(names_travel_with_their_locations),
 	  cmocka_unit_test(later_profile_defines_stack),
+	  cmocka_unit_test(slots_are_kept_where_asked_for),
 	  cmocka_unit_test(empty_profile_changes_nothing))

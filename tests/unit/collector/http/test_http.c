@@ -70,6 +70,27 @@ TEST(merge_returns_files)
 	assert_int_equal(0x1f, (unsigned char)answer.body[0]);
 	assert_int_equal(0x8b, (unsigned char)answer.body[1]);
 	free(answer.bytes);
+
+	answer = ask(&f, "GET", "/api/v1/merge?format=chrome&" RANGE, "");
+	assert_int_equal(200, answer.status);
+	assert_true(has_header(&answer, "attachment; filename=\"cairn.trace.json\""));
+	assert_non_null(strstr(answer.body, "\"traceEvents\":["));
+	free(answer.bytes);
+	close_fixture(&f);
+}
+
+TEST(merge_names_the_format_that_cannot_hold_a_type)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	struct answer answer =
+		ask(&f, "GET",
+		    "/api/v1/merge?format=pstats&type=" PROFILE_TYPE_PAGE_FAULT "&" RANGE, "");
+	assert_int_equal(400, answer.status);
+	assert_non_null(strstr(answer.body, "\"field\":\"format\""));
+	assert_non_null(strstr(answer.body, "hold times only"));
+	free(answer.bytes);
 	close_fixture(&f);
 }
 
@@ -671,6 +692,7 @@ RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(top_counts_recursion_once),
 	  cmocka_unit_test(a_diff_has_both_sides_values),
 	  cmocka_unit_test(a_folded_diff_scales_the_baseline),
+	  cmocka_unit_test(merge_names_the_format_that_cannot_hold_a_type),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),
 	  cmocka_unit_test(spikes_say_what_they_were_compared_with),

@@ -485,6 +485,40 @@ TEST(an_exported_profile_has_each_stack_once)
 	}
 }
 
+TEST(a_timeline_has_each_sample_in_its_slots)
+{
+	for (int round = 0; round < 10; round++) {
+		struct store *store = random_store();
+		struct selector selector;
+		struct query query = random_query(store, &selector);
+		uint64_t first_ms = query.range.from_ns / NS_PER_MS;
+		uint64_t last_ms = (query.range.to_ns + NS_PER_MS - 1) / NS_PER_MS + 20;
+		int64_t sum = 0, expected = 0;
+		struct profile *profile;
+		struct error err;
+
+		query.group_by = NULL;
+		assert_int_equal(0, query_timeline(&query, &profile, &err));
+		EXPECT_EQ(NS_PER_MS, profile->slot_ns, "slots of 1 ms");
+		for (uint32_t i = 0; i < profile->sample_count; i++) {
+			const struct sample *sample = &profile->samples[i];
+
+			sum += sample->value;
+			assert_in_range(sample->slot, first_ms, last_ms);
+			assert_true(sample->slot + sample->more_slots <= last_ms);
+			assert_true(profile->series[sample->series].labels.count > 0);
+		}
+		for (uint32_t i = 0; i < store->sample_count; i++)
+			expected += sample_selected(&query, &store->samples[i])
+					    ? sample_value(&store->samples[i], query.range)
+					    : 0;
+		EXPECT_EQ(expected, sum, "total");
+		profile_free(profile);
+		selector_deinit(&selector);
+		store_close(store);
+	}
+}
+
 TEST(an_empty_selection_gives_an_empty_answer)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
@@ -516,6 +550,9 @@ TEST(an_empty_selection_gives_an_empty_answer)
 	assert_int_equal(0, set.count);
 	query_series_set_deinit(&set);
 	assert_int_equal(0, query_profile(&query, &profile, &err));
+	assert_int_equal(0, profile->sample_count);
+	profile_free(profile);
+	assert_int_equal(0, query_timeline(&query, &profile, &err));
 	assert_int_equal(0, profile->sample_count);
 	profile_free(profile);
 	store_close(store);
@@ -631,6 +668,7 @@ RUN_TESTS(cmocka_unit_test(flame_trees_equal_a_naive_walk),
 	  cmocka_unit_test(truncation_keeps_the_largest_nodes),
 	  cmocka_unit_test(truncation_keeps_a_tree_that_fits),
 	  cmocka_unit_test(an_exported_profile_has_each_stack_once),
+	  cmocka_unit_test(a_timeline_has_each_sample_in_its_slots),
 	  cmocka_unit_test(an_empty_selection_gives_an_empty_answer),
 	  cmocka_unit_test(a_failing_store_fails_the_query),
 	  cmocka_unit_test(a_merge_ends_at_its_deadline), cmocka_unit_test(overflowing_values_wrap),

@@ -254,7 +254,9 @@ static int memory_scan_partition(struct store *store, const struct store_selecti
 	for (uint32_t i = 0; !rc && i < store->sample_count; i++) {
 		const struct memory_sample *sample = &store->samples[i];
 		const uint64_t slot = sample->time_ns / sample->slot_ns;
-		const int64_t value = sample_value(sample, range);
+		// With slots an interval comes whole.
+		const bool is_whole = scanner->detail == SCAN_ROWS;
+		const int64_t value = is_whole ? sample->value : sample_value(sample, range);
 
 		if (sample->time_ns / store->partition_ns != partition ||
 		    !sample_in_range(sample, range))
@@ -264,6 +266,9 @@ static int memory_scan_partition(struct store *store, const struct store_selecti
 							 .slot_ns = sample->slot_ns,
 							 .count = 1,
 							 .slots = &slot,
+							 .more_slots = is_whole
+									       ? &sample->more_slots
+									       : NULL,
 							 .nodes = &nodes[i],
 							 .values = &value };
 			if (numbers[s] == sample->series)

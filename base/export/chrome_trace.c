@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sample says how long a stack ran within a slot, not when. So a thread's samples follow each other: a slice begins
+// at its slot, or when the one before has ended; where the next sample has the same outer frames, they go on.
+#include "base/export/chrome_trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/contract/profile_type.h"
+#include "base/export/named_stacks.h"
+#include "base/export/thread_rows.h"
+#include "base/json_text.h"
+#include "base/version.h"
+
+/** One line of slices: a thread, or one of several threads that have the same name. */
+struct lane {
+	uint64_t end_ns;     // of its last slice, since the first slot
+	uint32_t *functions; // of the open slices, outermost first
+	uint32_t open_count, open_capacity;
+	uint32_t thread; // number in the file; 0: the lane has no slice yet
+};
+
+struct writer {
+	const struct profile *profile;
+	const struct thread_rows *rows;
+	struct named_stacks stacks;
+	struct buffer *buffer;
+	struct lane lanes[TRACE_LANES_MAX]; // of one row
+	uint32_t lane_count;
+	uint32_t threads;   // numbers given
+	uint64_t origin_ns; // Unix time of the first slot
+	uint32_t events;
+};
+
+static void writer_free(struct writer **writer)
+{
+	if (!*writer)
+		return;
+	for (uint32_t i = 0; i < TRACE_LANES_MAX; i++)
+		free((*writer)->lanes[i].functions);
+	named_stacks_deinit(&(*writer)->stacks);
+	free(*writer);
+}
+
+// ---- events ---------------------------------------------------------------------------------
+
+static void begin_event(struct writer *writer, const char *kind, uint32_t process, uint32_t thread)
+{
+	buffer_append_string(writer->buffer, writer->events++ ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+	buffer_append_string(writer->buffer, kind);
+	buffer_append_string(writer->buffer, "\",\"pid\":");
+	json_append_uint(writer->buffer, process);
+	buffer_append_string(writer->buffer, ",\"tid\":");
+	json_append_uint(writer->buffer, thread);
+}
+
+/** Microseconds with three decimals. */
+static void append_time(struct writer *writer, uint64_t ns)
+{
+	buffer_append_string(writer->buffer, ",\"ts\":");
+	json_append_uint(writer->buffer, ns / 1000);
+	if (ns % 1000)
+		buffer_printf(writer->buffer, ".%03u", (unsigned int)(ns % 1000));
+}
+
+static void append_name_of(struct writer *writer, const char *what, uint32_t process,
+			   uint32_t thread, const char *name, uint32_t copy)
+{
+	_cleanup_(buffer_deinit) struct buffer text = { 0 };
+
+	buffer_append_string(&text, name);
+	if (copy)
+		buffer_printf(&text, " %u", copy + 1);
+	begin_event(writer, "M", process, thread);
+	buffer_append_string(writer->buffer, ",\"name\":\"");
+	buffer_append_string(writer->buffer, what);
+	buffer_append_string(writer->buffer, "\",\"args\":{\"name\":");
+	json_append_string(writer->buffer, buffer_string(&text));
+	buffer_append_string(writer->buffer, "}}");
+}
+
+/** A function's name, of Python's with the file: "run (loop.py)". */
+static void append_function(struct writer *writer, uint32_t function)
+{
+	const struct named_stacks *stacks = &writer->stacks;
+	const char *file = named_function_file(stacks, function), *slash = strrchr(file, '/');
+	_cleanup_(buffer_deinit) struct buffer name = { 0 };
+
+	buffer_append_string(&name, named_function_name(stacks, function));
+	if (stacks->functions[function].kind == FRAME_KIND_PYTHON && *file)
+		buffer_printf(&name, " (%s)", slash ? slash + 1 : file);
+	buffer_append_string(writer->buffer, ",\"name\":");
+	json_append_string(writer->buffer, buffer_string(&name));
+}
+
+static void append_begin(struct writer *writer, uint32_t process, uint32_t thread,
+			 uint32_t function, uint64_t at_ns)
+{
+	begin_event(writer, "B", process, thread);
+	append_time(writer, at_ns);
+	buffer_append_string(writer->buffer, ",\"cat\":\"");
+	buffer_append_string(writer->buffer,
+			     frame_kind_name(writer->stacks.functions[function].kind));
+	buffer_append_byte(writer->buffer, '"');
+	append_function(writer, function);
+	buffer_append_byte(writer->buffer, '}');
+}
+
+/** An end has the name, too: speedscope pairs events by it. */
+static void close_slices(struct writer *writer, struct lane *lane, uint32_t process, uint32_t kept)
+{
+	while (lane->open_count > kept) {
+		lane->open_count--;
+		begin_event(writer, "E", process, lane->thread);
+		append_time(writer, lane->end_ns);
+		append_function(writer, lane->functions[lane->open_count]);
+		buffer_append_byte(writer->buffer, '}');
+	}
+}
+
+// ---- lanes ----------------------------------------------------------------------------------
+
+/** The lane that has been free for longest; a new one if that is busy long after @slot_ns. */
+static int find_lane(struct writer *writer, const struct thread_row *row, uint64_t slot_ns,
+		     struct lane **ret_lane)
+{
+	struct lane *best = NULL;
+
+	for (uint32_t i = 0; i < writer->lane_count; i++)
+		if (!best || writer->lanes[i].end_ns < best->end_ns)
+			best = &writer->lanes[i];
+	// The first lane, if it is free: a single thread stays on it.
+	if (best && writer->lanes[0].end_ns <= slot_ns)
+		best = &writer->lanes[0];
+	if (!best || best->end_ns > slot_ns + TRACE_LATE_MS * NS_PER_MS) {
+		if (writer->lane_count == TRACE_LANES_MAX)
+			return -E2BIG;
+		best = &writer->lanes[writer->lane_count];
+		best->end_ns = 0;
+		best->open_count = 0;
+		best->thread = ++writer->threads;
+		append_name_of(writer, "thread_name", row->process, best->thread,
+			       string_table_get(&writer->rows->strings, row->thread_name),
+			       writer->lane_count);
+		writer->lane_count++;
+	}
+	*ret_lane = best;
+	return 0;
+}
+
+static int open_slices(struct writer *writer, struct lane *lane, uint32_t process,
+		       uint64_t start_ns)
+{
+	const struct named_stacks *stacks = &writer->stacks;
+	uint32_t kept = 0;
+
+	// After a gap nothing goes on.
+	while (start_ns == lane->end_ns && kept < lane->open_count && kept < stacks->frame_count &&
+	       lane->functions[kept] == stacks->frames[kept].function)
+		kept++;
+	close_slices(writer, lane, process, kept);
+	int rc = array_reserve(&lane->functions, sizeof(*lane->functions), &lane->open_capacity, 0,
+			       stacks->frame_count, UINT32_MAX / 2);
+	for (; !rc && lane->open_count < stacks->frame_count; lane->open_count++) {
+		uint32_t function = stacks->frames[lane->open_count].function;
+
+		lane->functions[lane->open_count] = function;
+		append_begin(writer, process, lane->thread, function, start_ns);
+	}
+	return rc;
+}
+
+static int append_sample(struct writer *writer, const struct thread_row *row,
+			 const struct sample *sample)
+{
+	uint64_t slot_ns = sample->slot * writer->profile->slot_ns - writer->origin_ns;
+	struct lane *lane;
+
+	if (sample->value <= 0)
+		return 0;
+	int rc = named_stacks_read(&writer->stacks, sample->stack);
+	if (!rc)
+		rc = find_lane(writer, row, slot_ns, &lane);
+	if (rc)
+		return rc;
+
+	uint64_t start_ns = lane->end_ns > slot_ns ? lane->end_ns : slot_ns;
+	rc = open_slices(writer, lane, row->process, start_ns);
+	lane->end_ns = start_ns + (uint64_t)sample->value;
+	return rc ? rc : writer->buffer->rc;
+}
+
+static void close_row(struct writer *writer, const struct thread_row *row)
+{
+	for (uint32_t i = 0; i < writer->lane_count; i++)
+		close_slices(writer, &writer->lanes[i], row->process, 0);
+	writer->lane_count = 0;
+}
+
+// ---- the whole ------------------------------------------------------------------------------
+
+static void append_processes(struct writer *writer)
+{
+	const struct thread_rows *rows = writer->rows;
+	uint32_t named = 0; // numbers rise
+
+	for (uint32_t i = 0; i < rows->count; i++) {
+		if (rows->rows[i].process <= named)
+			continue;
+		named = rows->rows[i].process;
+		append_name_of(writer, "process_name", named, 0,
+			       string_table_get(&rows->strings, rows->rows[i].process_name), 0);
+	}
+}
+
+static int append_rows(struct writer *writer, const uint32_t *order, uint32_t count)
+{
+	const struct thread_rows *rows = writer->rows;
+	const struct thread_row *row = NULL;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < count; i++) {
+		const struct sample *sample = &writer->profile->samples[order[i]];
+		const struct thread_row *next = &rows->rows[rows->of_series[sample->series]];
+
+		if (row && next != row)
+			close_row(writer, row);
+		row = next;
+		rc = append_sample(writer, row, sample);
+	}
+	if (!rc && row)
+		close_row(writer, row);
+	return rc;
+}
+
+static int find_origin(struct writer *writer, const uint32_t *order, uint32_t count)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (writer->profile->samples[order[i]].slot < first)
+			first = writer->profile->samples[order[i]].slot;
+	if (count && first == 0)
+		return -ENODATA;
+	writer->origin_ns = count ? first * writer->profile->slot_ns : 0;
+	return 0;
+}
+
+static int check_type(const char *type)
+{
+	struct profile_type parts;
+	int rc = profile_type_parse(type, &parts, NULL);
+
+	return rc || strcmp(parts.sample_unit, "nanoseconds") != 0 ? -EINVAL : 0;
+}
+
+int chrome_trace_encode(const struct profile *profile, const char *type, struct buffer *buffer)
+{
+	_cleanup_(thread_rows_deinit) struct thread_rows rows = { 0 };
+	_cleanup_(writer_free) struct writer *writer = calloc(1, sizeof(*writer));
+	_cleanup_free_ uint32_t *order = NULL;
+	uint32_t count;
+	int rc = writer ? check_type(type) : -ENOMEM;
+
+	if (!rc)
+		rc = thread_rows_init(&rows, profile, type);
+	if (!rc)
+		rc = thread_rows_order(&rows, profile, type, &order, &count);
+	if (!rc)
+		rc = named_stacks_init(&writer->stacks, profile);
+	if (rc)
+		return rc;
+	writer->profile = profile;
+	writer->rows = &rows;
+	writer->buffer = buffer;
+	rc = find_origin(writer, order, count);
+	if (rc)
+		return rc;
+
+	buffer_printf(buffer,
+		      "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"creator\":\"cairn %s\","
+		      "\"origin_unix_ns\":\"%" PRIu64 "\"},\"traceEvents\":[",
+		      CAIRN_VERSION, writer->origin_ns);
+	append_processes(writer);
+	rc = append_rows(writer, order, count);
+	buffer_append_string(buffer, "]}\n");
+	return rc ? rc : buffer->rc;
+}

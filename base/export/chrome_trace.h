@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profile as a timeline for Perfetto and chrome://tracing: the threads' stacks as nested slices.
+#pragma once
+
+#include "base/buffer.h"
+#include "base/profile/profile.h"
+
+enum {
+	TRACE_LANES_MAX = 256, // threads of one name that run at once
+	TRACE_LATE_MS = 50,    // a sample begins so much after its slot at most: ticks are not even
+};
+
+/**
+ * Append the samples of @type, which have to be times with slots, as JSON in the Trace Event Format. The slices of
+ * a thread are as long as its samples' values, and begin with their slots, or when the samples before them
+ * end. Threads of one name that run at once are rows "name", "name 2" and so on.
+ *
+ * Returns 0; -EINVAL (the unit is not nanoseconds); -ENODATA (samples without time); -ENOMEM; -E2BIG (too many
+ * threads or functions); -EFBIG when the buffer's limit is hit.
+ */
+int chrome_trace_encode(const struct profile *profile, const char *type, struct buffer *buffer);
