@@ -314,7 +314,7 @@ static void bench_heat_map(struct bench *bench, const char *name, const char *se
 		uint64_t start_ns = clock_monotonic_ns();
 		struct heat_map map;
 
-		if (query_heat_map(&query, FLEET_SLOT_NS, &map, &err) < 0)
+		if (query_heat_map(&query, FLEET_SLOT_NS, 0, &map, &err) < 0)
 			die("heat map: %s", err.text);
 		times[i] = (double)(clock_monotonic_ns() - start_ns) / 1e6;
 		heat_map_deinit(&map);

@@ -51,6 +51,7 @@ enum api_parameter {
 	API_RANGES = 1 << 15, // instead of from and to
 	API_MIN = 1 << 16,
 	API_DIFF = 1 << 17, // against, against_..., norm, per, sort
+	API_PEAK = 1 << 18,
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
@@ -87,7 +88,8 @@ struct api_request {
 	enum export_format format;
 	uint64_t step_ns;
 	uint64_t slot_ns;
-	uint64_t min_ns; // of a spike's extra time
+	uint64_t min_ns;  // of a spike's extra time
+	uint64_t peak_ns; // of a heat map's peaks; 0: none
 	bool dry_run;
 	struct boost boost; // without id
 	struct api_diff diff;
@@ -123,6 +125,8 @@ void http_handle_diff(struct http_api *api, const struct api_request *request,
 		      struct http_response *response);
 void http_handle_top(struct http_api *api, const struct api_request *request,
 		     struct http_response *response);
+void http_handle_services(struct http_api *api, const struct api_request *request,
+			  struct http_response *response);
 void http_handle_series(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_series_deletion(struct http_api *api, const struct api_request *request,

@@ -51,6 +51,7 @@ static const struct {
 	{ "norm", API_DIFF },
 	{ "per", API_DIFF },
 	{ "sort", API_DIFF },
+	{ "peak", API_PEAK },
 };
 
 /** The state of a parse. The first failure sets field and ends it. */
@@ -379,6 +380,8 @@ static int parse_numbers(struct parsing *parsing)
 		rc = parse_duration(parsing, "slot", 20 * NS_PER_MS, &parsed->slot_ns);
 	if (!rc)
 		rc = parse_duration(parsing, "min", SPIKE_MIN_NS, &parsed->min_ns);
+	if (!rc && *parameter(parsing, "peak"))
+		rc = parse_duration(parsing, "peak", 0, &parsed->peak_ns);
 	return rc;
 }
 

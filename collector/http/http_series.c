@@ -11,6 +11,8 @@
 /** The parameter that a failed query is about: the step if it makes too many points, or @field. */
 static const char *field_of(const struct error *err, const char *step, const char *field)
 {
+	if (err->code == -EINVAL && strstr(err->text, "multiple of peak"))
+		return "peak";
 	return err->code == -EINVAL && strstr(err->text, " points in this range") ? step : field;
 }
 
@@ -84,7 +86,7 @@ void http_handle_heatmap(struct http_api *api, const struct api_request *request
 	struct buffer *body = &response->body;
 	struct error err = { 0 };
 
-	if (query_heat_map(&query, request->slot_ns, &map, &err)) {
+	if (query_heat_map(&query, request->slot_ns, request->peak_ns, &map, &err)) {
 		http_respond_failure(response, &err,
 				     field_of(&err, "slot", api_failed_field(request)));
 		return;
@@ -96,5 +98,10 @@ void http_handle_heatmap(struct http_api *api, const struct api_request *request
 	append_key(body, "value_max", (uint64_t)map.value_max);
 	buffer_append_string(body, ",\"values\":");
 	json_append_ints(body, map.values, map.slot_count);
+	if (map.peaks) {
+		append_key(body, "peak_ns", request->peak_ns);
+		buffer_append_string(body, ",\"peaks\":");
+		json_append_ints(body, map.peaks, map.slot_count);
+	}
 	buffer_append_string(body, "}\n");
 }

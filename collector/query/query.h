@@ -13,10 +13,11 @@
 #include "collector/query/query_select.h"
 
 enum {
-	QUERY_GROUPS_MAX = 100,          // groups of an answer; the rest are summed as "other"
-	QUERY_GROUP_LABELS_MAX = 8,      // that a time series is grouped by
-	QUERY_POINTS_MAX = 11000,        // per time series
-	QUERY_SLOTS_MAX = 3600 * 50 * 6, // heat map: 6 h of 20 ms
+	QUERY_GROUPS_MAX = 100,           // groups of an answer; the rest are summed as "other"
+	QUERY_GROUP_LABELS_MAX = 8,       // that a time series is grouped by
+	QUERY_POINTS_MAX = 11000,         // per time series
+	QUERY_SLOTS_MAX = 3600 * 50 * 6,  // heat map: 6 h of 20 ms
+	QUERY_FINE_SLOTS_MAX = 3600 * 50, // read at a time for its peaks: 1 h of 20 ms
 	QUERY_NODES_DEFAULT = 16384,
 	QUERY_NODES_MAX = 1 << 20,
 	QUERY_TIMELINE_SAMPLES_MAX = 1 << 20, // 64 CPUs at 99 Hz fill it in three minutes
@@ -110,9 +111,31 @@ struct heat_map {
 	uint32_t slot_count; // slot i covers [from + i*slot, from + (i+1)*slot)
 	int64_t *values;     // in the type's unit
 	int64_t value_max;
+	int64_t *peaks; // of each slot the largest sum over a finer slot in it; NULL: not asked for
 };
 
 void heat_map_deinit(struct heat_map *map);
-/** Sum values per slot of @slot_ns, which lie as the steps of query_series(). Gauges: -EINVAL. */
-int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map *ret_map,
-		   struct error *err);
+/**
+ * Sum values per slot of @slot_ns, which lie as the steps of query_series(). @peak_ns: the finer slot of the
+ * peaks, of which @slot_ns is a multiple; 0: none. Gauges: -EINVAL.
+ */
+int query_heat_map(const struct query *query, uint64_t slot_ns, uint64_t peak_ns,
+		   struct heat_map *ret_map, struct error *err);
+
+/** A service: a value of the label `service`, "" where series have none. */
+struct query_service {
+	char *name;
+	int64_t total;       // in the type's unit
+	uint32_t node_count; // distinct labels `node` of its series with rows in the range
+	uint32_t pod_count;
+};
+
+struct query_service_set {
+	struct query_service *services;
+	uint32_t count;
+	int64_t total; // of all
+};
+
+void query_service_set_deinit(struct query_service_set *set);
+/** The services of the range, the largest total first. Gauges: -EINVAL. */
+int query_services(const struct query *query, struct query_service_set *ret_set, struct error *err);

@@ -344,11 +344,68 @@ int query_series(const struct query *query, uint64_t step_ns, struct query_serie
 void heat_map_deinit(struct heat_map *map)
 {
 	free(map->values);
+	free(map->peaks);
 	*map = (struct heat_map){ 0 };
 }
 
-int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map *ret_map,
-		   struct error *err)
+/** Reduce @count slots of the map to sums and peaks of @per_slot finer ones each. */
+static void reduce_slots(const int64_t *fine, uint64_t per_slot, uint32_t count, int64_t *values,
+			 int64_t *peaks)
+{
+	for (uint32_t i = 0; i < count; i++, fine += per_slot) {
+		uint64_t sum = 0;
+
+		peaks[i] = fine[0];
+		for (uint64_t k = 0; k < per_slot; k++) {
+			sum += (uint64_t)fine[k];
+			if (fine[k] > peaks[i])
+				peaks[i] = fine[k];
+		}
+		values[i] = (int64_t)sum;
+	}
+}
+
+/** Fill values and peaks from slots of @peak_ns, which are read a part of the range at a time. */
+static int read_peaks(const struct query *query, const struct store_selection *selection,
+		      uint64_t peak_ns, struct heat_map *map, struct error *err)
+{
+	uint64_t per_slot = map->slot_ns / peak_ns;
+	uint64_t slots = per_slot < QUERY_FINE_SLOTS_MAX ? QUERY_FINE_SLOTS_MAX / per_slot : 1;
+	uint32_t at_once = slots < map->slot_count ? (uint32_t)slots : map->slot_count;
+	_cleanup_free_ int64_t *fine = calloc(at_once, per_slot * sizeof(*fine));
+
+	map->peaks = calloc(map->slot_count, sizeof(*map->peaks));
+	if (!fine || !map->peaks)
+		return error_set(err, -ENOMEM, "out of memory for %u slots", map->slot_count);
+	for (uint32_t first = 0; selection->series_count && first < map->slot_count;
+	     first += at_once) {
+		uint32_t left = map->slot_count - first, count = left < at_once ? left : at_once;
+		const struct time_range part = {
+			map->from_ns + first * map->slot_ns,
+			map->from_ns + (first + (uint64_t)count) * map->slot_ns,
+		};
+
+		memset(fine, 0, count * per_slot * sizeof(*fine));
+		int rc = store_activity(query->store, selection, part, peak_ns, NULL, fine, err);
+		if (rc)
+			return rc;
+		reduce_slots(fine, per_slot, count, map->values + first, map->peaks + first);
+	}
+	return 0;
+}
+
+/** Can slots of @slot_ns be divided into ones of @peak_ns, few enough to be read at once? */
+static int check_peak(uint64_t slot_ns, uint64_t peak_ns, struct error *err)
+{
+	if (!peak_ns || (slot_ns % peak_ns == 0 && slot_ns / peak_ns <= QUERY_FINE_SLOTS_MAX))
+		return 0;
+	return error_set(err, -EINVAL,
+			 "the slot has to be a multiple of peak, at most %d times as long",
+			 QUERY_FINE_SLOTS_MAX);
+}
+
+int query_heat_map(const struct query *query, uint64_t slot_ns, uint64_t peak_ns,
+		   struct heat_map *ret_map, struct error *err)
 {
 	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
 	_cleanup_(heat_map_deinit) struct heat_map map = { .slot_ns = slot_ns };
@@ -357,6 +414,8 @@ int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map 
 	int rc = query_refuse_gauge(query, "heat map", err);
 	if (!rc)
 		rc = align_steps(query, slot_ns, QUERY_SLOTS_MAX, &whole.range, err);
+	if (!rc)
+		rc = check_peak(slot_ns, peak_ns, err);
 	if (!rc)
 		rc = query_select(&whole, &selection, err);
 	if (rc)
@@ -368,7 +427,9 @@ int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map 
 	if (!map.values)
 		return error_set(err, -ENOMEM, "out of memory for %u slots", map.slot_count);
 
-	if (selection->series_count)
+	if (peak_ns)
+		rc = read_peaks(query, selection, peak_ns, &map, err);
+	else if (selection->series_count)
 		rc = store_activity(query->store, selection, whole.range, slot_ns, NULL, map.values,
 				    err);
 	if (rc)

@@ -121,6 +121,24 @@ TEST(top_counts_recursion_once)
 	close_fixture(&f);
 }
 
+TEST(lists_services_by_value)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/services?" RANGE);
+	json_t *services = json_object_get(json, "services");
+	json_t *first = json_array_get(services, 0);
+
+	assert_int_equal(1000000000, number_at(json, "total"));
+	assert_int_equal(json_array_size(services), number_at(json, "service_count"));
+	assert_int_equal(1000000000, number_at(first, "total"));
+	assert_int_equal(2, number_at(first, "nodes"));
+	assert_int_equal(0, number_at(first, "pods"));
+	json_decref(json);
+	close_fixture(&f);
+}
+
 TEST(merges_several_ranges)
 {
 	static const struct {
@@ -232,6 +250,13 @@ TEST(series_and_heat_map_sum_over_time)
 	assert_int_equal(10000000, number_at(json, "value_max"));
 	assert_int_equal(20000000, number_at(json, "slot_ns"));
 	assert_int_equal(100, json_array_size(json_object_get(json, "values")));
+	assert_null(json_object_get(json, "peaks"));
+	json_decref(json);
+	json = ask_json(&f, "/api/v1/heatmap?slot=1s&peak=20ms&" RANGE);
+	assert_int_equal(20000000, number_at(json, "peak_ns"));
+	assert_int_equal(2, json_array_size(json_object_get(json, "peaks")));
+	assert_int_equal(10000000,
+			 json_integer_value(json_array_get(json_object_get(json, "peaks"), 0)));
 	json_decref(json);
 	close_fixture(&f);
 }
@@ -373,6 +398,10 @@ static const struct {
 	  "invalid_argument", "ranges", "31 days" },
 	{ "ranges of a call that takes none", "/api/v1/series?ranges=1000/1001", 400,
 	  "invalid_argument", "ranges", "unknown parameter" },
+	{ "services of a gauge", "/api/v1/services?type=memory:rss:bytes:gauge:second", 400,
+	  "invalid_argument", "type", "has no cost" },
+	{ "peaks of part of a slot", "/api/v1/heatmap?slot=30ms&peak=20ms", 400, "invalid_argument",
+	  "peak", "multiple of peak" },
 	{ "heat map of a gauge", "/api/v1/heatmap?type=memory:rss:bytes:gauge:second", 400,
 	  "invalid_argument", "type", "heat map" },
 	{ "type of one part", "/api/v1/merge?type=cpu", 400, "invalid_argument", "type", "" },
@@ -694,6 +723,7 @@ RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(a_folded_diff_scales_the_baseline),
 	  cmocka_unit_test(merge_names_the_format_that_cannot_hold_a_type),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
+	  cmocka_unit_test(lists_services_by_value),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),
 	  cmocka_unit_test(spikes_say_what_they_were_compared_with),
 	  cmocka_unit_test(returns_names_and_status), cmocka_unit_test(errors_name_the_field),

@@ -90,10 +90,11 @@ static int status_as(struct login *l, const struct made_token *token, const char
 TEST(each_call_needs_a_credential_with_its_role)
 {
 	static const char *const calls[] = {
-		"/api/v1/types",   "/api/v1/labels",   "/api/v1/labels/service/values",
-		"/api/v1/merge",   "/api/v1/top",      "/api/v1/series",
-		"/api/v1/heatmap", "/api/v1/diagnose", "/api/v1/debug-files",
-		"/api/v1/status",  "/metrics",         "/api/v1/spikes",
+		"/api/v1/types",       "/api/v1/labels",   "/api/v1/labels/service/values",
+		"/api/v1/merge",       "/api/v1/top",      "/api/v1/series",
+		"/api/v1/heatmap",     "/api/v1/services", "/api/v1/diagnose",
+		"/api/v1/debug-files", "/api/v1/status",   "/metrics",
+		"/api/v1/spikes",
 	};
 	struct login l;
 
@@ -108,7 +109,7 @@ TEST(each_call_needs_a_credential_with_its_role)
 	}
 	EXPECT_EQ(401, status_as(&l, NULL, "/api/v1/whoami"), "whoami");
 	EXPECT_EQ(200, status_as(&l, &l.agent, "/api/v1/whoami"), "whoami of any role");
-	EXPECT_EQ(2 * 12 + 1, l.http.metrics.counters[METRIC_ACCESS_REFUSED], "counted");
+	EXPECT_EQ(2 * 13 + 1, l.http.metrics.counters[METRIC_ACCESS_REFUSED], "counted");
 	close_login(&l);
 }
 

@@ -106,7 +106,7 @@ TEST(a_heat_map_counts_each_slot)
 	struct error err;
 	int64_t value_max = 0;
 
-	assert_int_equal(0, query_heat_map(&query, 20000000, &map, &err));
+	assert_int_equal(0, query_heat_map(&query, 20000000, 0, &map, &err));
 	assert_int_equal(PARTITION_NS, map.from_ns);
 	assert_int_equal(101, map.slot_count);
 	for (uint32_t i = 0; i < map.slot_count; i++) {
@@ -117,6 +117,53 @@ TEST(a_heat_map_counts_each_slot)
 	assert_true(value_max > 0);
 	assert_int_equal(value_max, map.value_max);
 	heat_map_deinit(&map);
+	store_close(store);
+}
+
+TEST(peaks_are_the_largest_finer_slots)
+{
+	enum { SLOT_MS = 500, FINE_MS = 20 };
+	const uint64_t fine_ns = FINE_MS * 1000000ULL;
+	struct store *store = random_store();
+	struct memory_sample late = { .slot_ns = 20000000,
+				      .time_ns = 5000 * PARTITION_NS + 40000000,
+				      .location_count = 1,
+				      .value = 77 };
+	struct selector selector = { 0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 7000 * PARTITION_NS } };
+	struct heat_map map, plain;
+	struct error err;
+
+	memory_store_add(store, &late); // beyond what is read at a time
+	assert_int_equal(0, query_heat_map(&query, SLOT_MS * 1000000ULL, fine_ns, &map, &err));
+	assert_int_equal(0, query_heat_map(&query, SLOT_MS * 1000000ULL, 0, &plain, &err));
+	assert_null(plain.peaks);
+	assert_int_equal(plain.slot_count, map.slot_count);
+	assert_int_equal(plain.value_max, map.value_max);
+	assert_memory_equal(plain.values, map.values, map.slot_count * sizeof(*map.values));
+	for (uint32_t i = 0; i < map.slot_count; i++) {
+		int64_t peak = 0;
+
+		if (!map.values[i]) {
+			assert_int_equal(0, map.peaks[i]);
+			continue;
+		}
+		for (uint64_t at = 0; at < SLOT_MS / FINE_MS; at++) {
+			int64_t value = naive_step(
+				&query, "", map.from_ns + i * map.slot_ns + at * fine_ns, fine_ns);
+
+			peak = value > peak ? value : peak;
+		}
+		EXPECT_EQ(peak, map.peaks[i], "peak");
+	}
+	assert_int_equal(77, map.peaks[5000 * 2]);
+	assert_int_equal(-EINVAL, query_heat_map(&query, 30000000, fine_ns, &map, &err));
+	assert_non_null(strstr(err.text, "multiple of peak"));
+	heat_map_deinit(&map);
+	heat_map_deinit(&plain);
 	store_close(store);
 }
 
@@ -139,7 +186,7 @@ TEST(refuses_too_many_points_with_a_remedy)
 	query_series_set_deinit(&set);
 	assert_int_equal(-EINVAL, query_series(&query, 0, &set, &err));
 	query.range.to_ns = 7 * 3600 * PARTITION_NS;
-	assert_int_equal(-EINVAL, query_heat_map(&query, 20000000, &map, &err));
+	assert_int_equal(-EINVAL, query_heat_map(&query, 20000000, 0, &map, &err));
 	store_close(store);
 }
 
@@ -384,7 +431,7 @@ TEST(a_gauge_has_no_heat_map)
 	struct error err;
 
 	add_gauge(store, "a", 60, 1000);
-	assert_int_equal(-EINVAL, query_heat_map(&query, 20000000, &map, &err));
+	assert_int_equal(-EINVAL, query_heat_map(&query, 20000000, 0, &map, &err));
 	assert_non_null(strstr(err.text, RSS " is a gauge"));
 	assert_non_null(strstr(err.text, "/api/v1/series"));
 	store_close(store);
@@ -393,6 +440,7 @@ TEST(a_gauge_has_no_heat_map)
 RUN_TESTS(cmocka_unit_test(series_have_whole_steps_and_exact_sums),
 	  cmocka_unit_test(sums_groups_beyond_the_limit_as_other),
 	  cmocka_unit_test(a_heat_map_counts_each_slot),
+	  cmocka_unit_test(peaks_are_the_largest_finer_slots),
 	  cmocka_unit_test(refuses_too_many_points_with_a_remedy),
 	  cmocka_unit_test(averages_a_gauge_per_step),
 	  cmocka_unit_test(averages_gauge_stacks_over_seconds_with_data),
