@@ -10,6 +10,7 @@ import { DiagnosisCard } from "./diagnosis.js";
 import { byId, element } from "./element.js";
 import { FlamePane } from "./flame_pane.js";
 import { formatTime } from "./format.js";
+import { HeatPane } from "./heat_pane.js";
 import { listenForLogin } from "./login.js";
 import { Pages } from "./pages.js";
 import { readPalette } from "./palette.js";
@@ -17,6 +18,7 @@ import { Popover } from "./popover.js";
 import { hasIdle, sectionsOf, specOf } from "./profile_type.js";
 import { fetchLabels, fetchServices, fetchTypes, downloads, showType } from "./queries.js";
 import { RangePicker } from "./range_picker.js";
+import { regionsOf } from "./regions.js";
 import { SelectorInput } from "./selector_input.js";
 import { selectedValue, withValue } from "./selector.js";
 import { ServicePicker } from "./service_picker.js";
@@ -33,7 +35,7 @@ const LIVE_MS = 5000;
 const TOAST_MS = 5000;
 const YOUNG_MS = 12 * 60000; // older data fill the default range well enough
 const GRPC_PORT = 7171; // cairn-collector's default
-const QUERY_FIELDS = ["query", "type", "from", "to", "group", "idle", "nodes"]; // of a view; a change reloads the panes
+const QUERY_FIELDS = ["query", "type", "from", "to", "group", "idle", "nodes", "sel"]; // of a view; a change reloads the panes
 
 class Page {
 	#range = { from_ms: 0, to_ms: 1 };
@@ -54,6 +56,7 @@ class Page {
 		this.selector = new SelectorInput(() => this.#range);
 		this.ranges = new RangePicker(() => this.connection.now_ms());
 		this.chart = new ChartPane(this.state, palette, this.tooltip, this.connection);
+		this.heat = new HeatPane(this.state, palette, this.tooltip, this.connection);
 		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty());
 		this.table = new TablePane(this.state);
 		this.stackless = new StacklessPane(this.state);
@@ -80,6 +83,8 @@ class Page {
 		this.pages.show(this.view);
 		this.#showTypes();
 		this.#showLayout();
+		this.#showOver();
+		this.#showSelection();
 		this.stackless.show(this.view, null);
 		this.flame.showRoot(this.view);
 		this.flame.showSearch(this.view);
@@ -138,9 +143,10 @@ class Page {
 
 		if (!this.#isService)
 			return [this.pages.of(this.view)];
+		const over = this.view.over === "heat" ? [this.chart, this.heat] : [this.chart];
 		if (specOf(type).noStacks)
-			return type === TYPE.WALL ? [this.chart, this.states] : [this.chart];
-		return [this.chart, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
+			return type === TYPE.WALL ? [...over, this.states] : over;
+		return [...over, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
 	}
 
 	/** The fields of the view of which a change reloads what is shown. */
@@ -152,11 +158,11 @@ class Page {
 	async #loadPanes() {
 		const { view } = this;
 		const range = this.#range;
-		const wanted = JSON.stringify([range, ...this.#queryFields.map((name) => view[name])]);
-		const stale = this.#panes.filter((pane) => this.#loadedFor.get(pane) !== wanted);
+		const keyOf = (pane) => JSON.stringify([range, pane.keyOf?.(view) ?? this.#queryFields.map((name) => view[name])]);
+		const stale = this.#panes.filter((pane) => this.#loadedFor.get(pane) !== keyOf(pane));
 
 		await Promise.all(stale.map((pane) => this.#try(async () => {
-			this.#loadedFor.set(pane, wanted);
+			this.#loadedFor.set(pane, keyOf(pane));
 			await pane.load(view, range);
 		}, pane)));
 	}
@@ -182,7 +188,7 @@ class Page {
 
 	#failAll(message) {
 		this.#loadedFor.clear();
-		for (const pane of this.#isService ? [this.chart, this.flame, this.table, this.states] : this.#panes)
+		for (const pane of this.#isService ? [this.chart, this.heat, this.flame, this.table, this.states] : this.#panes)
 			pane.fail(message);
 	}
 
@@ -251,6 +257,23 @@ class Page {
 			button.ariaPressed = String(button.dataset.layout === this.view.layout);
 	}
 
+	#showOver() {
+		const { over } = this.view;
+
+		byId("chart-panel").dataset.over = over;
+		for (const button of document.querySelectorAll("[data-over][aria-pressed]"))
+			button.ariaPressed = String(button.dataset.over === over);
+	}
+
+	#showSelection() {
+		this.heat.showSelection(this.view);
+		this.chart.chart.setRegions(regionsOf(this.view));
+	}
+
+	#setOver(over) {
+		this.state.change({ over }, { replace: true });
+	}
+
 	get #isLive() {
 		return this.view.live === "on" && isRelative(this.view.to);
 	}
@@ -272,7 +295,7 @@ class Page {
 
 	async #onLiveTick() {
 		// The tab is hidden, or a drag is in progress.
-		if (document.hidden || this.chart.chart.dragging) {
+		if (document.hidden || this.chart.chart.dragging || this.heat.map.dragging) {
 			this.#scheduleLive();
 			return;
 		}
@@ -285,7 +308,7 @@ class Page {
 		if (isRelative(this.view.to))
 			this.state.change({ live: this.view.live === "on" ? "off" : "on" }, { replace: true });
 		else
-			this.state.change({ from: "now-15m", to: "now", live: "on" });
+			this.state.change({ from: "now-15m", to: "now", sel: "", live: "on" });
 	}
 
 	#toggleIdle() {
@@ -296,7 +319,7 @@ class Page {
 	/** Zoom to a range of the chart; zooming out returns to the previous one. */
 	#zoomRange({ from_ms, to_ms }) {
 		this.#previousRanges.push({ from: this.view.from, to: this.view.to });
-		this.state.change({ from: absoluteTime(from_ms), to: absoluteTime(to_ms) });
+		this.state.change({ from: absoluteTime(from_ms), to: absoluteTime(to_ms), sel: "" });
 	}
 
 	/** Back to the previous range; without one, widen the range. */
@@ -315,7 +338,7 @@ class Page {
 
 	#explainEmpty() {
 		const { newest_ms } = this.connection;
-		const parts = [element("h3", "", "No samples in this range.")];
+		const parts = [element("h3", "", this.view.sel ? "No samples in the selection." : "No samples in this range.")];
 		const action = (text, patch) => {
 			const button = element("button", "button", text);
 			button.type = "button";
@@ -330,6 +353,8 @@ class Page {
 		}
 		parts.push(element("p", "", `Newest sample: ${formatTime(Math.floor(newest_ms / 1000) * 1000)}.`));
 		const actions = element("p", "actions");
+		if (this.view.sel)
+			actions.append(action("Clear the selection", { sel: "" }));
 		if (this.view.query)
 			actions.append(action("Show all services", { query: "" }));
 		if (newest_ms < this.#range.from_ms || newest_ms > this.#range.to_ms)
@@ -347,7 +372,7 @@ class Page {
 		this.selector.addEventListener("apply", (event) => this.#applySelector(event.detail));
 		this.ranges.addEventListener("pick", (event) => {
 			this.#previousRanges = [];
-			this.state.change(event.detail);
+			this.state.change({ ...event.detail, sel: "" });
 		});
 		this.chart.chart.addEventListener("range", (event) => this.#zoomRange(event.detail));
 		this.chart.chart.addEventListener("back", () => this.#zoomRangeOut());
@@ -358,6 +383,8 @@ class Page {
 		byId("share").addEventListener("click", () => this.#share());
 		for (const button of document.querySelectorAll("[data-layout][aria-pressed]"))
 			button.addEventListener("click", () => this.#setLayout(button.dataset.layout));
+		for (const button of document.querySelectorAll("[data-over][aria-pressed]"))
+			button.addEventListener("click", () => this.#setOver(button.dataset.over));
 		window.addEventListener("themechange", () => this.#onTheme());
 		new Popover(byId("download-button"), byId("download-popover"), () => this.#fillDownloads());
 		this.help = new Popover(byId("help-button"), byId("help-popover"));
@@ -382,7 +409,8 @@ class Page {
 			1: onService(() => this.#setLayout("flame")),
 			2: onService(() => this.#setLayout("both")),
 			3: onService(() => this.#setLayout("table")),
-			Escape: onService(() => this.flame.reset()),
+			h: onService(() => this.#setOver(this.view.over === "heat" ? "chart" : "heat")),
+			Escape: onService(() => (this.view.zoom || this.view.search ? this.flame.reset() : this.heat.clear())),
 		});
 	}
 
@@ -391,6 +419,10 @@ class Page {
 			this.pages.show(this.view);
 		if (changed.has("layout"))
 			this.#showLayout();
+		if (changed.has("over"))
+			this.#showOver();
+		if (["sel", "type", "query", "over"].some((name) => changed.has(name)))
+			this.#showSelection();
 		if (changed.has("type")) {
 			this.states.fail(); // it shows another type's data
 			this.stackless.show(this.view, null);
@@ -401,9 +433,9 @@ class Page {
 			this.flame.showRoot(this.view);
 		if (changed.has("sort") || changed.has("filter"))
 			this.table.show(this.view);
-		if (["page", ...this.#queryFields].some((name) => changed.has(name))) {
+		if (["page", ...this.#queryFields].some((name) => name !== "sel" && changed.has(name))) {
 			this.refresh({ choices: ["page", "query", "from", "to", "group"].some((name) => changed.has(name)) });
-		} else if (changed.has("layout")) {
+		} else if (["layout", "over", "sel"].some((name) => changed.has(name))) {
 			this.#loadPanes();
 		}
 		if (changed.has("zoom"))
@@ -436,6 +468,7 @@ class Page {
 		const palette = readPalette();
 
 		this.chart.setPalette(palette);
+		this.heat.map.setPalette(palette);
 		this.pages.setPalette(palette);
 		this.flame.graph.setPalette(palette);
 	}
@@ -469,6 +502,7 @@ const page = new Page();
  *   flameGraph.boxes()   visible boxes: { name, kind, self, total, depth, matched, x, y, width, height }, in
  *                        window coordinates; flameGraph.zoomed() is the zoomed frame's name
  *   flameGraph.drawNow() draws once more and returns the milliseconds; drawTimes_ms(): of the last draws
+ *   heatMap.plot()       the lanes' places in the window, their cells' values and the grid
  *   seriesChart.plot()   the plot's place in the window and the times at its sides
  */
 window.cairn = Object.freeze({
@@ -481,6 +515,7 @@ window.cairn = Object.freeze({
 		drawNow: () => page.flame.graph.drawNow(),
 		drawTimes_ms: () => [...page.flame.graph.drawTimes_ms],
 	}),
+	heatMap: Object.freeze({ plot: () => page.heat.map.plot() }),
 	seriesChart: Object.freeze({ plot: () => page.chart.chart.plot() }),
 });
 

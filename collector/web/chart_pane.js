@@ -37,6 +37,11 @@ export class ChartPane extends EventTarget {
 		this.group.addEventListener("change", () => state.change({ group: this.group.value }));
 	}
 
+	/** What of a view the series depend on, beside the range. */
+	keyOf({ query, type, group, idle }) {
+		return [query, type, group, idle];
+	}
+
 	/** Load and show. Throws ApiError. */
 	async load(view, range) {
 		const answer = await this.panel.load((signal) => fetchSeries(view, range, signal));

@@ -11,6 +11,7 @@ import { exactSearch, frameMatcher } from "./frame_search.js";
 import { valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
 import { fetchMerge, groupOf } from "./queries.js";
+import { lengthOf, regionsOf } from "./regions.js";
 import { NODES_MAX } from "./state.js";
 
 export class FlamePane {
@@ -37,7 +38,7 @@ export class FlamePane {
 
 		if (answer === undefined)
 			return;
-		this.#span_ms = range.to_ms - range.from_ms;
+		this.#span_ms = lengthOf(regionsOf(view)) || range.to_ms - range.from_ms;
 		const label = groupOf(view);
 		const whole = new FlameTree(answer, label !== "", (value) => valueTitle(label, value));
 		const tree = whole.value > 0 ? whole : null;

@@ -71,6 +71,11 @@ export function formatDuration(duration_ns) {
 	return `${COUNT.format(duration_ns)} ns`;
 }
 
+/** A round length of time, without trailing zeros: "5 s", "200 ms", "2 m". */
+export function formatStep(step_ms) {
+	return formatDuration(step_ms * 1e6).replace(/\.0+ /, " ");
+}
+
 const SIZES = [[2 ** 50, "PiB"], [2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
 
 export function formatBytes(bytes) {
@@ -154,6 +159,14 @@ export function formatDate(time_ms) {
 /** Local date and time; milliseconds only if not zero. */
 export function formatTime(time_ms) {
 	return `${formatDate(time_ms)} ${formatClock(time_ms, time_ms % 1000 ? 1 : 1000)}`;
+}
+
+/** "2030-01-31 14:05:30 – 14:05:32"; milliseconds only if not zero. */
+export function formatSpan(from_ms, to_ms) {
+	const step_ms = from_ms % 1000 || to_ms % 1000 ? 1 : 1000;
+	const to = formatDate(from_ms) === formatDate(to_ms) ? "" : formatDate(to_ms) + " ";
+
+	return `${formatDate(from_ms)} ${formatClock(from_ms, step_ms)} – ${to}${formatClock(to_ms, step_ms)}`;
 }
 
 /** "14:05:30", with the date where it is not today's. */

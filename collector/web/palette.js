@@ -8,6 +8,8 @@ import { COLORED } from "./label_value.js";
 export const KINDS = ["root", "group", ...FRAME_KINDS, "truncated"];
 export const SHADES = 5;
 export const SERIES_COLORS = 8;
+export const HEAT_SHADES = 64;
+const HEAT_STOPS = 5; // --heat-0 … --heat-4
 
 const OKLCH = /^oklch\(([\d.]+) ([\d.]+) ([\d.]+|none)/;
 
@@ -29,7 +31,40 @@ function shadeOf(color, shade) {
 	return `oklch(${light.toFixed(4)} ${found[2]} ${hue.toFixed(2)})`;
 }
 
-/** The colours of the active theme: { kinds, dim, ink, ..., series, values }. */
+/** Numbers of a colour as computed, in oklch. */
+function partsOf(color) {
+	const [, light, chroma, hue] = OKLCH.exec(color) ?? [0, "0.5", "0", "0"];
+
+	return [Number(light), Number(chroma), hue === "none" ? 0 : Number(hue)];
+}
+
+/** HEAT_SHADES colours from the first of @stops to the last: equal steps of value look like equal steps. */
+function heatShades(stops) {
+	const parts = stops.map(partsOf);
+
+	// Hues turn the short way.
+	for (let at = 1; at < parts.length; at++)
+		parts[at][2] += 360 * Math.round((parts[at - 1][2] - parts[at][2]) / 360);
+	return Array.from({ length: HEAT_SHADES }, (unused, shade) => {
+		const place = (shade / (HEAT_SHADES - 1)) * (parts.length - 1);
+		const left = Math.min(parts.length - 2, Math.floor(place));
+		const [light, chroma, hue] = parts[left].map((part, at) => part + (parts[left + 1][at] - part) * (place - left));
+		return `oklch(${light.toFixed(4)} ${chroma.toFixed(4)} ${hue.toFixed(2)})`;
+	});
+}
+
+/** @colors as the words of image data. */
+function wordsOf(colors) {
+	const ctx = new OffscreenCanvas(colors.length, 1).getContext("2d", { willReadFrequently: true });
+
+	colors.forEach((color, at) => {
+		ctx.fillStyle = color;
+		ctx.fillRect(at, 0, 1, 1);
+	});
+	return new Uint32Array(ctx.getImageData(0, 0, colors.length, 1).data.buffer);
+}
+
+/** The colours of the active theme: { kinds, dim, ink, ..., series, values, heat, heatWords }. */
 export function readPalette() {
 	const probe = document.createElement("span");
 	const plain = (name) => resolveColor(probe, name);
@@ -49,6 +84,8 @@ export function readPalette() {
 	for (const name of ["surface", "ink", "ink-muted", "line", "accent", "match", "match-ink", "dim",
 			    "dim-ink", "frame-ink", "focus", "other", "warn"])
 		palette[name] = plain(name);
+	palette.heat = heatShades(Array.from({ length: HEAT_STOPS }, (unused, at) => plain(`heat-${at}`)));
+	palette.heatWords = wordsOf(palette.heat);
 	probe.remove();
 	return palette;
 }

@@ -5,6 +5,7 @@ import { apiPath, request } from "./api.js";
 import { LABEL_VALUES, TYPE } from "./contract.js";
 import { SHEDDING_LABELS } from "./knob.js";
 import { hasIdle, isForeign, LABELS_OF_TYPES, specOf } from "./profile_type.js";
+import { regionsOf } from "./regions.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
@@ -44,8 +45,8 @@ export function showType(view, type) {
 		 query: matchers && kept.length < matchers.length ? formatSelector(kept) : view.query };
 }
 
-// A bare word is written out, so that the collector cannot read it differently.
-function selectorOf(view, extra = []) {
+/** The selector of @view with @extra matchers. A bare word is written out, so that the collector cannot read it differently. */
+export function selectorOf(view, extra = []) {
 	const matchers = parseSelector(view.query);
 
 	return matchers ? formatSelector([...matchers, ...extra]) : view.query;
@@ -56,12 +57,19 @@ function common(view, range) {
 		 from: range.from_ms, to: range.to_ms };
 }
 
+/** The same for the selected regions alone, if there are any. */
+function selected(view, range) {
+	const ranges = regionsOf(view).map(({ from_ms, to_ms }) => `${from_ms}/${to_ms}`).join(",");
+
+	return ranges ? { ...common(view, range), from: null, to: null, ranges } : common(view, range);
+}
+
 export function fetchMerge(view, range, signal) {
-	return request("merge", { ...common(view, range), max_nodes: view.nodes, group_by: groupOf(view) }, signal);
+	return request("merge", { ...selected(view, range), max_nodes: view.nodes, group_by: groupOf(view) }, signal);
 }
 
 export function fetchTop(view, range, signal) {
-	return request("top", { ...common(view, range), limit: TOP_ROWS_MAX }, signal);
+	return request("top", { ...selected(view, range), limit: TOP_ROWS_MAX }, signal);
 }
 
 const sumOf = (series) => series.reduce((sum, s) => sum + s.total, 0);
@@ -111,6 +119,17 @@ export function statesLabel(view) {
 	return selectedValue(view.query, "service") === null ? "service" : "thread";
 }
 
+/** [{ group, total }] by @label in the range, or in the selected regions. */
+async function fetchTotals(view, range, label, signal) {
+	const { type, query } = view;
+
+	if (!view.sel)
+		return (await request("series", { from: range.from_ms, to: range.to_ms, type, query, group_by: label }, signal)).series;
+	const { ranges } = selected(view, range);
+	const { groups } = await request("top", { ranges, type, query, group_by: label, limit: 1 }, signal);
+	return groups.map(({ group, total }) => ({ group: group === `(no ${label})` ? "" : group, total }));
+}
+
 /**
  * The time of each service, or each thread of one, by state: [{ group, total, running, waiting, blocked, idle, isOther }],
  * most active (running or runnable) first. `blocked` excludes idle time.
@@ -119,12 +138,12 @@ export async function fetchStates(view, range, signal) {
 	const label = statesLabel(view);
 	const blocked = { ...view, ...showType(view, TYPE.OFF_CPU) };
 	const states = Object.keys(LABEL_VALUES.state);
-	const part = (type, query) => request("series", { from: range.from_ms, to: range.to_ms, type, query, group_by: label }, signal);
+	const part = (type, query) => fetchTotals({ ...view, type, query }, range, label, signal);
 	const answers = await Promise.all([...states.map((state) => part(TYPE.WALL, selectorOf(view, [{ name: "state", op: "=", value: state }]))),
 					   part(TYPE.OFF_CPU, selectorOf(blocked, [{ ...IDLE, op: "=" }]))]);
 	const rows = new Map();
 
-	answers.forEach(({ series }, at) => series.forEach(({ group, total }, place) => {
+	answers.forEach((groups, at) => groups.forEach(({ group, total }, place) => {
 		const row = rows.get(group) ?? { group, running: 0, waiting: 0, blocked: 0, idle: 0, isOther: place >= GROUPS_MAX };
 		rows.set(group, row);
 		row[[...states, "idle"][at]] += total;
@@ -242,7 +261,7 @@ export async function fetchFleet(range, signal) {
 
 /** The downloads of @view: [{ label, note, href }]. */
 export function downloads(view, range) {
-	const href = (format) => apiPath("merge", { ...common(view, range), format });
+	const href = (format) => apiPath("merge", { ...selected(view, range), format });
 
 	return [
 		{ label: "pprof", note: ".pb.gz", href: href("pprof") },

@@ -19,6 +19,7 @@ const NO_MARKS = { throttled: null, changes: [], reduced: [] };
 export class SeriesChart extends EventTarget {
 	#chart = null;
 	#marks = NO_MARKS;
+	#regions = [];
 	#colors = new Map();
 	#hover = null;
 	#drag = null;
@@ -49,6 +50,12 @@ export class SeriesChart extends EventTarget {
 	/** Show marksOf(), with `reduced` from reducedIn() for the shown type; null: none. */
 	setMarks(marks) {
 		this.#marks = marks ?? NO_MARKS;
+		this.#redraw();
+	}
+
+	/** Show the regions of time that are selected: [{ from_ms, to_ms }]. */
+	setRegions(regions) {
+		this.#regions = regions;
 		this.#redraw();
 	}
 
@@ -156,7 +163,26 @@ export class SeriesChart extends EventTarget {
 		this.#drawUnarrived();
 		drawMarks(this.#marks, { ctx, palette: this.palette, xOf: (time_ms) => this.#xOf(time_ms), top: PLOT.top,
 					 bottom: this.height - PLOT.bottom });
+		this.#drawRegions();
 		this.#drawCursor();
+	}
+
+	#drawRegions() {
+		const { ctx } = this;
+		const bottom = this.height - PLOT.bottom;
+		const [first, last] = [PLOT.left, PLOT.left + this.#plotWidth()];
+
+		ctx.fillStyle = this.palette.accent;
+		for (const { from_ms, to_ms } of this.#regions) {
+			const [left, right] = [from_ms, to_ms].map((time_ms) => Math.min(last, Math.max(first, this.#xOf(time_ms))));
+			if (right <= first || left >= last)
+				continue;
+			ctx.globalAlpha = 0.18;
+			ctx.fillRect(left, PLOT.top, Math.max(2, right - left), bottom - PLOT.top);
+			ctx.globalAlpha = 1;
+			ctx.fillRect(left, PLOT.top, 1, bottom - PLOT.top);
+			ctx.fillRect(Math.max(left + 1, right - 1), PLOT.top, 1, bottom - PLOT.top);
+		}
 	}
 
 	#yOf(value) {

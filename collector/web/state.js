@@ -4,10 +4,17 @@
 
 import { TYPE } from "./contract.js";
 import { typeOfWord, wordOfType } from "./profile_type.js";
-import { resolveTime } from "./time_range.js";
+import { readRegions, wholeSlots, writeRegions } from "./regions.js";
+import { withValue } from "./selector.js";
+import { absoluteTime, durationMs, resolveTime } from "./time_range.js";
 
 export const NODES_DEFAULT = 32768; // about 270 KiB on the wire; smaller frames are below a pixel
 export const NODES_MAX = 131072;
+
+const AT_FOR_MS = 1000; // of a link with at alone
+const AT_FOR_MAX_MS = 6 * 3600e3;
+const AROUND_MIN_MS = 60e3; // shown before and after it
+const AROUND_TIMES = 5;
 
 const isTime = (text) => resolveTime(text, 0) !== null;
 const oneOf = (...words) => (text) => words.includes(text);
@@ -32,6 +39,8 @@ const FIELDS = {
 	type: { fallback: TYPE.CPU, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },
 	to: { fallback: "now", check: isTime },
+	over: { fallback: "chart", check: oneOf("chart", "heat") },
+	sel: { fallback: "", check: (text) => readRegions(text) !== null },
 	group: { fallback: "auto", check: (text) => text === "" || /^[A-Za-z_][A-Za-z0-9_.]{0,127}$/.test(text) },
 	idle: { fallback: "out", check: oneOf("out", "in") },
 	zoom: { fallback: "", check: (text) => /^[0-9a-f]{16}$/.test(text) },
@@ -44,6 +53,23 @@ const FIELDS = {
 	nodes: { fallback: String(NODES_DEFAULT), check: (text) => /^\d{1,6}$/.test(text) && +text >= 1 && +text <= NODES_MAX },
 };
 
+/**
+ * The fields that a link from elsewhere means, /?at=TIME&for=DURATION&service=NAME: that interval selected, with time around it.
+ * A missing or invalid for is a second. {} without a valid at.
+ */
+function momentOf(params) {
+	const at_ms = params.has("at") ? resolveTime(params.get("at"), Date.now()) : null;
+
+	if (at_ms === null)
+		return {};
+	const for_ms = Math.min(durationMs(params.get("for") ?? "") ?? AT_FOR_MS, AT_FOR_MAX_MS);
+	const region = wholeSlots(at_ms, at_ms + for_ms);
+	const around_ms = Math.max(AROUND_MIN_MS, AROUND_TIMES * for_ms);
+	return { page: "service", over: "heat", sel: writeRegions([region]), live: "off",
+		 from: absoluteTime(region.from_ms - around_ms), to: absoluteTime(region.to_ms + around_ms),
+		 ...(params.has("service") ? { query: withValue(params.get("query") ?? "", "service", params.get("service")) } : {}) };
+}
+
 /** The view of a query string; missing or invalid fields take their defaults. */
 export function readView(search) {
 	const params = new URLSearchParams(search);
@@ -53,6 +79,10 @@ export function readView(search) {
 		const text = params.get(name);
 		const value = text !== null && field.read ? field.read(text) : text;
 		view[name] = value !== null && field.check(value) ? value : field.fallback;
+	}
+	for (const [name, value] of Object.entries(momentOf(params))) {
+		if (FIELDS[name].check(value))
+			view[name] = value;
 	}
 	return view;
 }
@@ -78,6 +108,9 @@ export class ViewState extends EventTarget {
 	constructor() {
 		super();
 		this.#view = Object.freeze(readView(location.search));
+		// The address is the view's own from here on.
+		if (new URLSearchParams(location.search).has("at"))
+			history.replaceState(null, "", location.pathname + writeView(this.#view));
 		window.addEventListener("popstate", () => this.#become(readView(location.search)));
 	}
 

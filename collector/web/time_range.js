@@ -9,10 +9,13 @@ export const PRESETS = [
 	{ from: "now-1h", label: "Last hour", short: "1 h" },
 	{ from: "now-6h", label: "Last 6 hours", short: "6 h" },
 	{ from: "now-24h", label: "Last 24 hours", short: "24 h" },
+	{ from: "now-2d", label: "Last 2 days", short: "2 d" },
+	{ from: "now-7d", label: "Last 7 days", short: "7 d" },
 ];
 
 const UNITS_MS = { ms: 1, s: 1000, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
 const RELATIVE = /^now(?:\s*-\s*(\d{1,9})(ms|s|m|h|d|w))?$/;
+const DURATION = /^(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h|d|w)$/;
 const LOCAL = /^(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3})\d*)?)?)?$/;
 const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
 const UNIX = /^\d{1,19}$/;
@@ -49,6 +52,14 @@ export function resolveTime(text, now_ms) {
 		return parsed;
 	const local = LOCAL.exec(trimmed);
 	return local ? localToMs(local) : null;
+}
+
+/** "2s", "500ms", "1m" as milliseconds; null if @text is no duration. */
+export function durationMs(text) {
+	const found = DURATION.exec(text.trim());
+	const duration_ms = found ? Number(found[1]) * UNITS_MS[found[2]] : 0;
+
+	return duration_ms > 0 ? duration_ms : null;
 }
 
 /** Does @text move with the clock? */

@@ -295,9 +295,21 @@ class Api:
         matchers = parse_selector(params.get("query", ""))
         from_s = parse_time(params.get("from", "now-15m"), now, "from")
         to_s = parse_time(params.get("to", "now"), now, "to")
+        if params.get("ranges"):
+            ranges = self.ranges(params)
+            from_s, to_s = ranges[0][0], ranges[-1][1]
         if from_s >= to_s:
             raise BadRequest("from", "from must be before to")
         return matchers, from_s, to_s
+
+    def ranges(self, params):
+        """The parts of the range that count: [(from_s, to_s)]."""
+        now = time.time()
+        if not params.get("ranges"):
+            return [(parse_time(params.get("from", "now-15m"), now, "from"), parse_time(params.get("to", "now"), now, "to"))]
+        if "from" in params or "to" in params:
+            raise BadRequest("ranges", "give either ranges, or from and to")
+        return sorted(tuple(parse_time(text, now, "ranges") for text in part.split("/")) for part in params["ranges"].split(","))
 
     def series(self, profile_type):
         """(labels, value of a range: a function of from_s and to_s, or a share of the usual load and one of the spike) of every series."""
@@ -398,12 +410,20 @@ class Api:
             sums[key] = (int(use[0] * usual) + sum(f(from_s, to_s) for f in functions), int(use[1] * spike))
         return sums
 
+    def totals_of(self, params, shares):
+        """totals() of the range, or of several."""
+        sums = {}
+        for from_s, to_s in self.ranges(params):
+            for key, values in self.totals(shares, from_s, to_s).items():
+                sums[key] = tuple(map(sum, zip(sums.get(key, (0, 0)), values)))
+        return sums
+
     def merged(self, params):
         """The merged tree's shape, self and total of its nodes."""
         group_by = params.get("group_by", "")
-        _, from_s, to_s = self.common(params)
+        self.common(params)
         parts, filled = [], []
-        for (group, service, wait), values in sorted(self.totals(self.shares(params, group_by), from_s, to_s).items()):
+        for (group, service, wait), values in sorted(self.totals_of(params, self.shares(params, group_by)).items()):
             below = (group or f"(no {group_by})") if group_by else None
             for number, value in enumerate(values):
                 if value and self.data.trees_of(service, wait)[number]:
@@ -444,6 +464,13 @@ class Api:
                 "cut": cut, "kinds": KINDS, "names": names, "nodes": columns}
 
     def top(self, params):
+        if params.get("group_by"):
+            sums = {}
+            for (group, *_), values in self.totals_of(params, self.shares(params, params["group_by"])).items():
+                sums[group] = sums.get(group, 0) + sum(values)
+            groups = [{"group": group or f"(no {params['group_by']})", "total": total, "function_count": 0, "rows": []}
+                      for group, total in sorted(sums.items(), key=lambda item: -item[1]) if total]
+            return {**self.type_fields(params), "groups": groups, "group_count": len(groups)}
         tree, own, total = self.merged({**params, "group_by": ""})
         rows = {}
         for node in range(1, len(total)):
@@ -480,6 +507,38 @@ class Api:
         series.sort(key=lambda s: -s["total"])
         return {**self.type_fields(params), "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
                 "series": series}
+
+    def heatmap(self, params):
+        """Values per slot: each second is flat but for the spike, whose work is done in its first 200 ms."""
+        _, from_s, to_s = self.common(params)
+        slot_ms, peak_ms = (int(re.fullmatch(r"(\d+)ms", params.get(name) or "20ms")[1]) for name in ("slot", "peak"))
+        first_ms = math.floor(from_s * 1000 / slot_ms + 1e-6) * slot_ms
+        count = max(1, math.ceil(to_s * 1000 / slot_ms - 1e-6) - first_ms // slot_ms)
+        seconds, shares = {}, self.shares(params, "")
+
+        def second(at):
+            if at not in seconds:
+                sums = self.totals(shares, at, at + 1).values()
+                seconds[at] = (sum(usual for usual, _ in sums) / 1000, sum(spike for _, spike in sums) / 200)
+            return seconds[at]
+
+        def value(begin_ms, end_ms):
+            whole = 0
+            while begin_ms < end_ms:
+                at = begin_ms // 1000
+                until = min(end_ms, at * 1000 + (200 if begin_ms % 1000 < 200 else 1000))
+                usual, spike = second(at)
+                whole += (usual + (spike if begin_ms % 1000 < 200 else 0)) * (until - begin_ms)
+                begin_ms = until
+            return int(whole)
+
+        starts = [first_ms + at * slot_ms for at in range(count)]
+        values = [value(start, start + slot_ms) for start in starts]
+        answer = {**self.type_fields(params), "from_ns": first_ms * 10**6, "slot_ns": slot_ms * 10**6, "value_max": max(values), "values": values}
+        if params.get("peak"):
+            answer["peak_ns"] = peak_ms * 10**6
+            answer["peaks"] = [max(value(start + at, start + at + peak_ms) for at in range(0, slot_ms, max(peak_ms, slot_ms // 5))) for start in starts]
+        return answer
 
     def diagnose(self, params):
         """A fixed verdict; parameters are checked."""
@@ -581,7 +640,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
         routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "top": api.top, "series": api.time_series,
-                  "status": api.status, "agents": api.agents, "diagnose": api.diagnose}
+                  "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "heatmap": api.heatmap}
         if values:
             answer = api.label_values(values[1], params)
         elif path in routes:

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The heat map's pane: loads the lanes, shows what is selected, and selects.
+
+import { TYPE } from "./contract.js";
+import { byId, element } from "./element.js";
+import { formatCount, formatDuration, formatSpan, formatStep } from "./format.js";
+import { gridOf, isCoarse, meanOf } from "./heat_cells.js";
+import { HeatMap, withRegion } from "./heat_map.js";
+import { fetchLanes } from "./heat_queries.js";
+import { Panel } from "./panel.js";
+import { showType } from "./queries.js";
+import { lengthOf, regionsOf, REGIONS_MAX, SLOT_MS, writeRegions } from "./regions.js";
+import { selectedValue, withValue } from "./selector.js";
+import { absoluteTime } from "./time_range.js";
+
+const REGIONS_TOLD = 3;
+
+export class HeatPane {
+	#state;
+	#stored;
+	#range = null;
+
+	/** @stored: { oldest_ms, newest_ms } of the collector's samples, read at each use. */
+	constructor(state, palette, tooltip, stored) {
+		this.#state = state;
+		this.#stored = stored;
+		this.panel = new Panel(byId("heat-progress"), byId("heat-message"));
+		this.map = new HeatMap(byId("heat"), palette, tooltip);
+		this.map.addEventListener("select", (event) => this.#onSelect(event.detail));
+		this.map.addEventListener("clear", () => this.clear());
+		this.map.addEventListener("cell", (event) => (byId("heat-cell").textContent = event.detail));
+		byId("selection-clear").addEventListener("click", () => this.clear());
+		for (const button of document.querySelectorAll("[data-heat-mode]"))
+			button.addEventListener("click", () => this.#setMode(button.dataset.heatMode));
+	}
+
+	/** What of a view the lanes depend on, beside the range. */
+	keyOf(view) {
+		return [showType(view, TYPE.CPU).query, view.idle];
+	}
+
+	/** Load and show. Throws ApiError. */
+	async load(view, range) {
+		const grid = gridOf(range, this.map.columnsMax);
+		const lanes = await this.panel.load((signal) => fetchLanes(view, range, grid, signal));
+
+		if (lanes === undefined)
+			return;
+		this.#range = range;
+		this.map.setLanes(lanes, grid, this.#stored);
+		this.panel.setMessage(...(lanes.length ? [] : ["No samples in this range."]));
+		this.#showNote(grid);
+		this.showSelection(view);
+	}
+
+	/** Show @message instead of data. */
+	fail(message) {
+		this.map.setLanes(null, null);
+		this.panel.setMessage(message);
+	}
+
+	/** Show the regions of @view, in all lanes and in words. */
+	showSelection(view) {
+		const regions = regionsOf(view);
+
+		this.map.setSelection(keyOfLane(view), regions);
+		byId("selection").hidden = regions.length === 0;
+		if (regions.length)
+			byId("selected").replaceChildren(...this.#selectionWords(view, regions));
+	}
+
+	/** Select nothing. */
+	clear() {
+		if (this.#state.view.sel)
+			this.#state.change({ sel: "", zoom: "" });
+	}
+
+	#setMode(mode) {
+		this.map.setMode(mode);
+		for (const button of document.querySelectorAll("[data-heat-mode]"))
+			button.ariaPressed = String(button.dataset.heatMode === mode);
+	}
+
+	#showNote(grid) {
+		const column = formatStep(grid.column_ms);
+
+		byId("heat-note").textContent = isCoarse(grid) ? `Column: ${column}, from bottom to top. Cell: ${formatStep(grid.cell_ms)}, its` :
+			`Column: ${column}, from bottom to top. Cell: ${SLOT_MS} ms.`;
+		byId("heat-modes").hidden = !isCoarse(grid);
+	}
+
+	#selectionWords(view, regions) {
+		const lane = this.map.lanes.find(({ key }) => key === keyOfLane(view));
+		const told = regions.slice(0, REGIONS_TOLD).map(({ from_ms, to_ms }) => formatSpan(from_ms, to_ms));
+		const words = [element("b", "", formatDuration(lengthOf(regions) * 1e6)), ` selected: ${told.join(", ")}`];
+
+		if (regions.length > REGIONS_TOLD)
+			words.push(` and ${formatCount(regions.length - REGIONS_TOLD)} more`);
+		if (lane)
+			words.push("; ", element("b", "", `${lane.rate.format(meanOf(lane, this.map.grid, regions))} ${lane.rate.unit}`.trim()), " on average");
+		return words;
+	}
+
+	/** The flame graph and the table show the selected cells of the lane, at the range that is shown now. */
+	#onSelect({ lane, from_ms, to_ms, isMore }) {
+		const { view } = this.#state;
+		const shown = showType(view, lane.type);
+		const regions = withRegion(regionsOf(view), from_ms, to_ms, isMore);
+		const query = lane.wait ? withValue(shown.query, "wait", lane.wait) : shown.query;
+
+		if (regions.length > REGIONS_MAX) {
+			byId("selected").append(` (${REGIONS_MAX} regions are the most)`);
+			return;
+		}
+		this.#state.change({ ...(keyOfLane(view) === lane.key ? {} : { ...shown, query }), zoom: "", sel: writeRegions(regions),
+				     from: absoluteTime(this.#range.from_ms), to: absoluteTime(this.#range.to_ms) });
+	}
+}
+
+/** The lane that @view's flame graph belongs to. */
+function keyOfLane(view) {
+	return `${view.type}/${selectedValue(view.query, "wait") ?? ""}`;
+}
