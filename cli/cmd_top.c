@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/config/config.h"
 #include "base/contract/label_names.h"
+#include "base/contract/profile_type.h"
 #include "cli/command.h"
-#include "cli/function_table.h"
 #include "cli/no_match.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
@@ -28,6 +28,8 @@
 #include "cli/profiler_wait.h"
 #include "cli/recorded_type.h"
 #include "cli/target_process.h"
+#include "cli/top_keys.h"
+#include "cli/top_tables.h"
 #include "cli/top_view.h"
 
 #define TOP_INTERVAL_NS_MIN (100 * NS_PER_MS)
@@ -44,6 +46,9 @@ struct top_options {
 	uint64_t tables; // 0: until stopped
 	uint64_t rows_max;
 	bool batch;
+	bool json;
+	char *shown_text;
+	enum top_shown shown;
 	uint64_t interval_ns;
 };
 
@@ -52,7 +57,7 @@ struct top {
 	struct event_log *events;
 	struct profiler *profiler;
 	struct profile *interval; // the last one drained
-	struct function_table table;
+	struct top_tables tables;
 	struct top_settings settings;
 	struct top_header header;
 	char scope[96];
@@ -75,13 +80,15 @@ static const char notes[] =
 	"plain\n"
 	"tables: -n of them (default 1).\n"
 	"\n"
-	"Keys: q quit, s sort by self, t by total, p per process or merged, / filter,\n"
-	"space pause, arrows scroll, h help.\n"
+	"Keys: q quit, 1 functions, 2 calls, 3 threads, s sort by self, t by total, p per process\n"
+	"or merged, Enter opens, c callers, / filter, space pause, h help. The mouse works, too.\n"
 	"\n"
 	"  cairn top\n"
 	"  cairn top -p 1234 -d 5\n"
 	"  cairn top --batch -n 3 --service checkout\n"
-	"  cairn top --type off-cpu\n";
+	"  cairn top --type off-cpu\n"
+	"  cairn top --type wall --show threads -p 1234\n"
+	"  cairn top --json -n 1 --rows 10\n";
 
 static int parse(int argc, char **argv, struct top_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
@@ -103,6 +110,10 @@ static int parse(int argc, char **argv, struct top_options *options,
 		  "print plain tables instead of the terminal screen" },
 		{ "tables", 'n', CONFIG_UINT, &options->tables, NULL, 1, 1000000, "N",
 		  "exit after N tables" },
+		{ "show", 0, CONFIG_STRING, &options->shown_text, "functions", 0, 0, "WHAT",
+		  "functions, calls (a tree) or threads" },
+		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
+		  "print a JSON object per table, in a line; implies --batch" },
 		{ "rows", 0, CONFIG_UINT, &options->rows_max, "40", 0, 100000, "N",
 		  "rows of a plain table; 0: all" },
 	};
@@ -129,7 +140,7 @@ static int check(struct top_options *options, struct error *err)
 		free(options->service);
 		options->service = NULL;
 	}
-	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+	if (options->json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
 		options->batch = true;
 	if (options->batch && !options->tables)
 		options->tables = 1;
@@ -137,6 +148,8 @@ static int check(struct top_options *options, struct error *err)
 				err);
 	if (!rc)
 		rc = recorded_type_find(options->type_text, &options->type, err);
+	if (!rc)
+		rc = top_shown_find(options->shown_text, &options->shown, err);
 	return rc ? rc
 		  : recorded_type_check_scope(options->type, options->pid || options->service, err);
 }
@@ -146,6 +159,7 @@ static void options_deinit(struct top_options *options)
 	free(options->interval);
 	free(options->service);
 	free(options->type_text);
+	free(options->shown_text);
 }
 
 static int open_signals(struct top *top, struct error *err)
@@ -167,7 +181,8 @@ static void describe_load(struct top *top, uint64_t interval_ns)
 {
 	const struct recorded_type *type = top->options->type;
 	const struct profile_type_spec *spec = recorded_type_spec(type);
-	double mean = interval_ns ? (double)top->table.total / (double)interval_ns : 0;
+	double mean =
+		interval_ns ? (double)top_tables_total(&top->tables) / (double)interval_ns : 0;
 	double idle = interval_ns ? (double)top->idle_excluded / (double)interval_ns : 0;
 	int length = 0;
 
@@ -237,37 +252,62 @@ static int begin(struct top *top, struct error *err)
 	return rc;
 }
 
-/* Build the table again from the last interval. */
+/* Build what is shown again from the last interval. */
 static int rebuild(struct top *top, struct error *err)
 {
-	const struct function_choice choice = {
-		.type = top->options->type->type,
-		.service = top->options->service,
-		.by_process = top->settings.by_process,
-	};
+	top_tables_deinit(&top->tables);
+	return top_tables_build(top->interval, &top->settings.choice, top->options->type->type,
+				&top->tables, err);
+}
 
-	function_table_deinit(&top->table);
-	return function_table_build(top->interval, &choice, &top->table, err);
+static int print_json(struct top *top, struct error *err)
+{
+	struct profile_type type = { 0 };
+	int rc = profile_type_parse(top->options->type->type, &type, err);
+	json_t *rows = top_tables_json(&top->tables, (uint32_t)top->options->rows_max);
+	json_t *root = json_pack(
+		"{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o}", "scope", top->scope, "type",
+		recorded_type_spec(top->options->type)->word, "unit", type.sample_unit, "show",
+		top_shown_name(top->tables.shown), "from_ns", (json_int_t)top->interval->from_ns,
+		"to_ns", (json_int_t)top->interval->to_ns, "samples",
+		(json_int_t)top->header.samples, "dropped", (json_int_t)top->header.dropped,
+		"total", (json_int_t)top_tables_total(&top->tables), "rows", rows);
+
+	if (!rc && (!root || json_dumpf(root, stdout, JSON_COMPACT)))
+		rc = error_set(err, -ENOMEM, "out of memory");
+	json_decref(root);
+	return rc;
+}
+
+static int print(struct top *top, struct error *err)
+{
+	int rc = top->options->json ? print_json(top, err) : 0;
+
+	if (rc)
+		return rc;
+	if (!top->options->json) {
+		printf("%s, %s, samples %llu, dropped %llu\n", top->header.scope, top->header.load,
+		       (unsigned long long)top->header.samples,
+		       (unsigned long long)top->header.dropped);
+		top_tables_print(&top->tables, (uint32_t)top->options->rows_max, stdout);
+	}
+	putchar('\n');
+	if (fflush(stdout) || ferror(stdout))
+		return error_errno(err, errno ? -errno : -EIO, "cannot write to standard output");
+	return 0;
 }
 
 static int show(struct top *top, struct error *err)
 {
-	int rc = function_table_select(&top->table, top->settings.filter, top->settings.order);
+	struct top_settings *settings = &top->settings;
+	int rc = top_tables_select(&top->tables, settings->filter, settings->order,
+				   &settings->toggles);
 
 	if (rc)
-		return error_errno(err, rc, "function table");
-	if (top->settings.first_row && top->settings.first_row >= top->table.shown_count)
-		top->settings.first_row = top->table.shown_count ? top->table.shown_count - 1 : 0;
-	if (!top->options->batch) {
-		top_view_draw(&top->table, &top->header, &top->settings);
-		return 0;
-	}
-	printf("%s, %s, samples %llu, dropped %llu\n", top->header.scope, top->header.load,
-	       (unsigned long long)top->header.samples, (unsigned long long)top->header.dropped);
-	function_table_print(&top->table, (uint32_t)top->options->rows_max, stdout);
-	putchar('\n');
-	if (fflush(stdout) || ferror(stdout))
-		return error_errno(err, errno ? -errno : -EIO, "cannot write to standard output");
+		return error_errno(err, rc, "table");
+	if (top->options->batch)
+		return print(top, err);
+	top_view_draw(&top->tables, &top->header, settings);
 	return 0;
 }
 
@@ -295,7 +335,7 @@ static void note_service(const struct top *top)
 	const char *service = top->options->service;
 	char names[NAMES_TEXT_BYTES], note[NAMES_TEXT_BYTES + 160];
 
-	if (!service || !top->options->batch || top->table.total)
+	if (!service || !top->options->batch || top_tables_total(&top->tables))
 		return;
 	json_t *services = services_of(top->interval);
 
@@ -319,6 +359,14 @@ static void update_header(struct top *top)
 	describe_load(top, interval_ns);
 }
 
+static bool is_of_service(void *context, const struct profile *profile, const struct series *series)
+{
+	const char *service = labels_get(&series->labels, LABEL_SERVICE);
+
+	(void)profile;
+	return service && strcmp(service, context) == 0;
+}
+
 /* End an interval and show it. While paused, intervals are drained unseen, so that no map fills up. */
 static int refresh_table(struct top *top, struct error *err)
 {
@@ -334,6 +382,8 @@ static int refresh_table(struct top *top, struct error *err)
 	rc = recorded_type_finish(top->options->type, top->interval);
 	if (rc)
 		return error_errno(err, rc, "wall-clock time");
+	if (top->options->service)
+		profile_keep_samples(top->interval, is_of_service, top->options->service);
 	rc = rebuild(top, err);
 	if (rc)
 		return rc;
@@ -344,7 +394,7 @@ static int refresh_table(struct top *top, struct error *err)
 
 static int apply_keys(struct top *top, struct error *err)
 {
-	switch (top_view_read_keys(&top->settings)) {
+	switch (top_keys_read(&top->settings, &top->tables)) {
 	case TOP_QUIT:
 		top->quit = true;
 		return 0;
@@ -419,7 +469,7 @@ static void top_deinit(struct top *top)
 	profiler_events_print(top->events, "cairn top");
 	event_log_free(top->events);
 	profile_free(top->interval);
-	function_table_deinit(&top->table);
+	top_tables_deinit(&top->tables);
 	cleanup_closep(&top->signal_fd);
 	cleanup_closep(&top->pidfd);
 }
@@ -429,7 +479,7 @@ int cmd_top(int argc, char **argv)
 	_cleanup_(options_deinit) struct top_options options = { 0 };
 	struct top top = {
 		.options = &options,
-		.settings = { .by_process = true },
+		.settings = { .choice.by_process = true },
 		.signal_fd = -1,
 		.pidfd = -1,
 	};
@@ -446,6 +496,7 @@ int cmd_top(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 
+	top.settings.choice.shown = top.tables.shown = options.shown;
 	top.events = event_log_new();
 	rc = top.events ? begin(&top, &err) : error_set(&err, -ENOMEM, "out of memory");
 	if (!rc)

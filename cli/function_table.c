@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/id128.h"
 #include "base/contract/label_names.h"
+#include "cli/frame_names.h"
 
 #define NO_SAMPLE UINT32_MAX
 
@@ -19,13 +20,11 @@ struct row_key {
 	uint32_t kind;
 };
 
-/* One build: the functions of each location of the profile, resolved once. */
 struct build {
 	struct function_table *table;
 	const struct profile *profile;
 	const struct function_choice *choice;
-	uint32_t *line_names; // by position in profile->lines, HASH_TABLE_NONE: not yet
-	uint32_t *bare_names; // by location, for those without lines
+	struct frame_names names;
 };
 
 void text_make_printable(char *text)
@@ -40,17 +39,10 @@ void text_make_printable(char *text)
 
 static int add_text(struct function_table *table, const char *text, uint32_t *ret_number)
 {
-	char printable[FUNCTION_NAME_BYTES];
+	struct frame_names names = { .strings = &table->strings };
+	int rc = table->strings.count ? 0 : string_table_init(&table->strings);
 
-	snprintf(printable, sizeof(printable), "%s", text);
-	text_make_printable(printable);
-	if (!table->strings.count) {
-		int rc = string_table_init(&table->strings);
-
-		if (rc)
-			return rc;
-	}
-	return string_table_add(&table->strings, printable, strlen(printable), ret_number);
+	return rc ? rc : frame_names_add(&names, text, ret_number);
 }
 
 static bool row_equal(const void *context, uint32_t item, const void *key)
@@ -112,30 +104,11 @@ int function_table_add(struct function_table *table, const char *process, const 
 	return 0;
 }
 
-static int name_of_frame(struct build *build, uint32_t location_number, uint32_t line,
-			 uint32_t *ret_name)
-{
-	const struct location *location = &build->profile->locations[location_number];
-	uint32_t *known = location->line_count ? &build->line_names[location->first_line + line]
-					       : &build->bare_names[location_number];
-
-	if (*known == HASH_TABLE_NONE) {
-		char name[FUNCTION_NAME_BYTES];
-		int rc;
-
-		location_display_name(build->profile, location, line, name, sizeof(name));
-		rc = add_text(build->table, name, known);
-		if (rc)
-			return rc;
-	}
-	*ret_name = *known;
-	return 0;
-}
-
 /* Count one frame of sample number @sample. Only the first frame of a stack, its leaf, has @self. */
 static int count_frame(struct build *build, uint32_t sample, const struct row_key *key, bool self)
 {
-	int64_t value = build->profile->samples[sample].value;
+	const struct sample *counted = &build->profile->samples[sample];
+	int64_t value = counted->value;
 	uint32_t number = 0;
 	int rc = find_or_add_row(build->table, key, &number);
 
@@ -145,23 +118,26 @@ static int count_frame(struct build *build, uint32_t sample, const struct row_ke
 	struct function_row *row = &build->table->rows[number];
 	if (self)
 		row->self += value;
-	if (row->last_sample != sample)
-		row->total += value;
+	if (row->last_sample == sample)
+		return 0;
 	row->last_sample = sample;
+	row->total += value;
+	if (build->table->has_parts)
+		row->parts[time_part_of(&build->profile->series[counted->series].labels)] += value;
 	return 0;
 }
 
 static int count_location(struct build *build, uint32_t sample, uint32_t process,
 			  uint32_t location_number, bool leaf)
 {
-	const struct location *location = &build->profile->locations[location_number];
-	uint32_t lines = location->line_count ? location->line_count : 1;
+	uint32_t lines = frame_names_count(&build->names, location_number);
 	int rc = 0;
 
 	for (uint32_t line = 0; !rc && line < lines; line++) {
-		struct row_key key = { .process = process, .kind = location->kind };
+		struct row_key key = { .process = process,
+				       .kind = build->profile->locations[location_number].kind };
 
-		rc = name_of_frame(build, location_number, line, &key.name);
+		rc = frame_names_get(&build->names, location_number, line, &key.name);
 		if (!rc)
 			rc = count_frame(build, sample, &key, leaf && line == 0);
 	}
@@ -173,8 +149,7 @@ static int count_unknown(struct build *build, uint32_t sample, const struct stac
 			 uint32_t process)
 {
 	struct row_key key = { .process = process, .kind = FRAME_KIND_UNKNOWN };
-	int rc = add_text(build->table, stack->defined ? "[not sampled]" : "[unknown stack]",
-			  &key.name);
+	int rc = frame_names_add(&build->names, frame_names_missing(stack), &key.name);
 
 	return rc ? rc : count_frame(build, sample, &key, true);
 }
@@ -189,7 +164,7 @@ static int count_sample(struct build *build, uint32_t number)
 	int rc = 0;
 
 	if (build->choice->by_process)
-		rc = add_text(build->table, name ? name : "", &process);
+		rc = frame_names_add(&build->names, name ? name : "", &process);
 	if (!rc && (!stack->defined || !stack->location_count))
 		rc = count_unknown(build, number, stack, process);
 	for (uint32_t i = 0; !rc && stack->defined && i < stack->location_count; i++)
@@ -200,36 +175,24 @@ static int count_sample(struct build *build, uint32_t number)
 	return rc;
 }
 
-static bool is_chosen(const struct build *build, const struct series *series)
+static const char *type_of(const struct profile *profile, const struct sample *sample)
 {
-	const char *service = labels_get(&series->labels, LABEL_SERVICE);
-
-	if (strcmp(profile_string(build->profile, series->type), build->choice->type) != 0)
-		return false;
-	return !build->choice->service || (service && strcmp(service, build->choice->service) == 0);
-}
-
-static uint32_t *new_names(uint32_t count)
-{
-	uint32_t *names = malloc(((size_t)count + 1) * sizeof(*names));
-
-	for (uint32_t i = 0; names && i < count; i++)
-		names[i] = HASH_TABLE_NONE;
-	return names;
+	return profile_string(profile, profile->series[sample->series].type);
 }
 
 int function_table_build(const struct profile *profile, const struct function_choice *choice,
 			 struct function_table *ret_table, struct error *err)
 {
-	_cleanup_free_ uint32_t *line_names = new_names(profile->line_count);
-	_cleanup_free_ uint32_t *bare_names = new_names(profile->location_count);
-	_cleanup_(function_table_deinit) struct function_table table = { 0 };
-	struct build build = { &table, profile, choice, line_names, bare_names };
-	int rc = line_names && bare_names ? 0 : -ENOMEM;
+	_cleanup_(function_table_deinit) struct function_table table = {
+		.has_parts = time_parts_has(choice->type)
+	};
+	struct build build = { &table, profile, choice, { 0 } };
+	int rc = frame_names_init(profile, &table.strings, &build.names);
 
 	for (uint32_t i = 0; !rc && i < profile->sample_count; i++)
-		if (is_chosen(&build, &profile->series[profile->samples[i].series]))
+		if (strcmp(type_of(profile, &profile->samples[i]), choice->type) == 0)
 			rc = count_sample(&build, i);
+	frame_names_deinit(&build.names);
 	if (rc)
 		return error_errno(err, rc, "function table");
 	*ret_table = table;
@@ -305,17 +268,27 @@ double function_table_percent(const struct function_table *table, int64_t value)
 	return table->total > 0 ? 100.0 * (double)value / (double)table->total : 0;
 }
 
+static void print_parts(const struct function_table *table, const struct function_row *row,
+			FILE *stream)
+{
+	for (int part = 0; table->has_parts && part < TIME_PART_COUNT; part++)
+		fprintf(stream, " %6.2f", function_table_percent(table, row->parts[part]));
+}
+
 void function_table_print(const struct function_table *table, uint32_t rows_max, FILE *stream)
 {
-	fprintf(stream, "%7s %7s  %-7s %-15s %s\n", "self%", "total%", "kind", "process",
-		"function");
+	fprintf(stream, "%7s %7s", "self%", "total%");
+	for (int part = 0; table->has_parts && part < TIME_PART_COUNT; part++)
+		fprintf(stream, " %6s", time_part_heading(part));
+	fprintf(stream, "  %-7s %-15s %s\n", "kind", "process", "function");
 	for (uint32_t i = 0; i < table->shown_count && (!rows_max || i < rows_max); i++) {
 		const struct function_row *row = &table->rows[table->shown[i]];
 		const char *process = string_table_get(&table->strings, row->process);
 
-		fprintf(stream, "%7.2f %7.2f  %-7s %-15s %s\n",
-			function_table_percent(table, row->self),
-			function_table_percent(table, row->total), frame_kind_name(row->kind),
+		fprintf(stream, "%7.2f %7.2f", function_table_percent(table, row->self),
+			function_table_percent(table, row->total));
+		print_parts(table, row, stream);
+		fprintf(stream, "  %-7s %-15s %s\n", frame_kind_name(row->kind),
 			*process ? process : "-", string_table_get(&table->strings, row->name));
 	}
 }

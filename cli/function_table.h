@@ -11,6 +11,7 @@
 #include "base/hash_table.h"
 #include "base/profile/profile.h"
 #include "base/string_table.h"
+#include "cli/time_parts.h"
 
 enum { FUNCTION_NAME_BYTES = 512 }; // longer display names are cut
 
@@ -23,6 +24,7 @@ struct function_row {
 	uint32_t last_sample; // private: the last sample counted in total
 	int64_t self;
 	int64_t total;
+	int64_t parts[TIME_PART_COUNT]; // of total, if the table has them
 };
 
 /** A zeroed struct is an empty table. One thread. */
@@ -34,14 +36,14 @@ struct function_table {
 	uint32_t shown_count;
 	int64_t total;         // of all counted samples
 	uint64_t sample_count; // of the profile, that were counted
+	bool has_parts;        // time_parts.h
 	struct hash_table index;
 };
 
 /** What of a profile goes into the table. */
 struct function_choice {
 	const char *type;
-	const char *service; // only series of this service; NULL: all
-	bool by_process;     // one row per process and function, not per function
+	bool by_process; // one row per process and function, not per function
 };
 
 /**

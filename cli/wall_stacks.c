@@ -118,6 +118,29 @@ static int64_t divide(struct state *state, int64_t value)
 	return whole;
 }
 
+/* ret_target[SERIES]: the series of what it gets of its counterpart's time, which has its wait class, too. */
+static int make_targets(struct profile *profile, const uint32_t *wall, uint32_t *ret_target)
+{
+	uint32_t count = profile->series_count; // before those that are added
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		const char *wait = labels_get(&profile->series[i].labels, LABEL_WAIT);
+		_cleanup_(labels_deinit) struct labels labels = { 0 };
+
+		ret_target[i] = wall[i];
+		if (wall[i] == i || !wait)
+			continue;
+		rc = labels_copy(&profile->series[wall[i]].labels, &labels);
+		if (!rc)
+			rc = labels_set(&labels, LABEL_WAIT, wait);
+		if (!rc)
+			rc = profile_add_series(profile, &labels, PROFILE_TYPE_WALL,
+						&ret_target[i]);
+	}
+	return rc;
+}
+
 static bool is_wall(const struct profile *profile, uint32_t series)
 {
 	return strcmp(profile_string(profile, profile->series[series].type), PROFILE_TYPE_WALL) ==
@@ -125,7 +148,8 @@ static bool is_wall(const struct profile *profile, uint32_t series)
 }
 
 /* What has no counterpart is left out: it is not in the wall-clock time either. */
-static void move_samples(struct profile *profile, const uint32_t *wall, struct state *states)
+static void move_samples(struct profile *profile, const uint32_t *wall, const uint32_t *target,
+			 struct state *states)
 {
 	uint32_t kept = 0;
 
@@ -139,7 +163,7 @@ static void move_samples(struct profile *profile, const uint32_t *wall, struct s
 			continue;
 		if (has_stack)
 			sample.value = divide(state, sample.value);
-		sample.series = wall[sample.series];
+		sample.series = target[sample.series];
 		profile->samples[kept++] = sample;
 	}
 	profile->sample_count = kept;
@@ -148,12 +172,15 @@ static void move_samples(struct profile *profile, const uint32_t *wall, struct s
 int wall_stacks_compose(struct profile *profile)
 {
 	_cleanup_free_ uint32_t *wall = calloc(profile->series_count + 1ULL, sizeof(*wall));
+	_cleanup_free_ uint32_t *target = calloc(profile->series_count + 1ULL, sizeof(*target));
 	_cleanup_free_ struct state *states = calloc(profile->series_count + 1ULL, sizeof(*states));
-	int rc = wall && states ? pair_series(profile, wall) : -ENOMEM;
+	int rc = wall && target && states ? pair_series(profile, wall) : -ENOMEM;
 
+	if (!rc)
+		rc = make_targets(profile, wall, target);
 	if (rc)
 		return rc;
 	add_up(profile, wall, states);
-	move_samples(profile, wall, states);
+	move_samples(profile, wall, target, states);
 	return 0;
 }

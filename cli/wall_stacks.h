@@ -10,7 +10,7 @@ bool wall_stacks_need(const char *type);
 
 /**
  * Give the wall-clock time in @profile the stacks of the other types: what a thread did in one state is divided among
- * the stacks that it had meanwhile, by their values. Time in a state without a stack stays without one. The other
+ * the stacks that it had meanwhile, by their values; blocked time has their wait class, too. Time in a state without a stack stays without one. The other
  * types' samples are used up. Returns 0 or -ENOMEM.
  */
 int wall_stacks_compose(struct profile *profile);

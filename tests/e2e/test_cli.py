@@ -384,6 +384,7 @@ def test_a_stack_without_its_python_frames_is_marked(tmp_path):
 
 # ---- top
 
+CLICK_ON_THREADS = "\x1b[<0;35;2M"  # of an xterm: "PAUSED  1 functions  2 calls  3 threads"
 SLEEPS = "import time; [time.sleep(0.05) for _ in range(1200)]"
 
 
@@ -448,9 +449,29 @@ def test_top_handles_keys():
             terminal.output = ""
             terminal.press(keys)
             assert word in terminal.read_for(3 if word else 0.3, until=word), keys
+        # Another view and back; a function's callers, and whole stacks again.
+        for keys, word in (("2", "whole stacks"), ("3", "thread names"), ("1", "by self"), ("/burn_alpha", "alpha_"),
+                           ("\n", ""), ("c", "callers of burn_alpha"), ("\x1b", "whole stacks"), (CLICK_ON_THREADS, "thread names")):
+            terminal.output = ""
+            terminal.press(keys)
+            assert word in terminal.read_for(3 if word else 0.3, until=word), keys
         terminal.press("q")
         assert terminal.exit_code() == 0
     assert "\x1b[?1049l" in terminal.output, "the screen is given back"
+
+
+def test_top_shows_calls_and_threads():
+    with workload("burn_c", *LONG) as burning:
+        calls = cairn("top", "--batch", "--show", "calls", "-p", burning.process.pid, "-d", "1", "-F", "499")
+        threads = cairn("top", "--json", "--show", "threads", "--type", "wall", "-p", burning.process.pid, "-d", "1", "-n", "2")
+    lines = [line.split(None, 2)[2] for line in calls.stdout.splitlines()[2:] if line]
+    assert lines[0] == "burn_c" and lines.index("worker_main") < lines.index("run_rounds") < lines.index("burn_alpha"), calls.stdout
+    last = json.loads(threads.stdout.splitlines()[-1])
+    assert (last["show"], last["type"], last["unit"]) == ("threads", "wall", "nanoseconds")
+    assert {row["process"] for row in last["rows"]} == {"burn_c"}
+    assert sum(row["total"] for row in last["rows"]) == last["total"] > 0
+    assert all(sum(row[part] for part in ("running", "queued", "gil", "gpu", "blocked")) == row["total"] for row in last["rows"])
+    assert sum(row["running"] for row in last["rows"]) > 0
 
 
 @pytest.mark.parametrize("arguments,code,words", [
@@ -460,6 +481,7 @@ def test_top_handles_keys():
     (["-p", "4194303"], 1, ["4194303"]),
     (["-p", "2"], 1, ["is a thread of the kernel"]),
     (["-p", "abc"], 2, ["abc"]),
+    (["--show", "stacks"], 2, ["functions, calls or threads"]),
 ])
 def test_top_explains_bad_usage(arguments, code, words):
     done = cairn("top", "--batch", *arguments)

@@ -137,25 +137,6 @@ TEST(groups_rows_by_process)
 	function_table_deinit(&table);
 }
 
-TEST(selects_one_service)
-{
-	static const struct function_choice mail = { .type = PROFILE_TYPE_CPU, .service = "mail" };
-	static const struct function_choice none = { .type = PROFILE_TYPE_CPU,
-						     .service = "absent" };
-	static const struct function_choice wall = { .type = "wall:wall:ns:wall:ns" };
-	struct function_table table;
-
-	build(samples, 4, &mail, &table);
-	EXPECT_EQ(2, table.total, "mail only");
-	function_table_deinit(&table);
-	build(samples, 4, &none, &table);
-	EXPECT_EQ(0, table.row_count, "no such service");
-	function_table_deinit(&table);
-	build(samples, 4, &wall, &table);
-	EXPECT_EQ(0, table.row_count, "no such type");
-	function_table_deinit(&table);
-}
-
 static const char *shown(const struct function_table *table, uint32_t at)
 {
 	return string_table_get(&table->strings, table->rows[table->shown[at]].name);
@@ -222,7 +203,6 @@ TEST(escapes_control_characters)
 
 RUN_TESTS(cmocka_unit_test(counts_recursion_once_in_total),
 	  cmocka_unit_test(innermost_inlined_call_has_self),
-	  cmocka_unit_test(groups_rows_by_process), cmocka_unit_test(selects_one_service),
-	  cmocka_unit_test(orders_and_filters_rows),
+	  cmocka_unit_test(groups_rows_by_process), cmocka_unit_test(orders_and_filters_rows),
 	  cmocka_unit_test(counts_time_of_unknown_stacks),
 	  cmocka_unit_test(escapes_control_characters))

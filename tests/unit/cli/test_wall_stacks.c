@@ -42,6 +42,20 @@ static void add(uint32_t series, uint8_t stack, int64_t value)
 	assert_int_equal(0, profile_add_sample(profile, series, stack_of(stack), 0, value));
 }
 
+/* The wall-clock series of what thread @thread waited for. */
+static uint32_t waits_of(const char *thread, const char *wait)
+{
+	struct labels labels = { 0 };
+	uint32_t series;
+
+	assert_int_equal(0, labels_set(&labels, "thread", thread));
+	assert_int_equal(0, labels_set(&labels, LABEL_STATE, THREAD_STATE_BLOCKED));
+	assert_int_equal(0, labels_set(&labels, LABEL_WAIT, wait));
+	assert_int_equal(0, profile_add_series(profile, &labels, PROFILE_TYPE_WALL, &series));
+	labels_deinit(&labels);
+	return series;
+}
+
 static int64_t sum_of(uint32_t series, uint8_t stack)
 {
 	uint32_t wanted = stack_of(stack);
@@ -77,8 +91,8 @@ TEST(divides_exact_time_among_stacks)
 	EXPECT_EQ(750, sum_of(running, 1), "three of four samples");
 	EXPECT_EQ(250, sum_of(running, 2), "one of four");
 	EXPECT_EQ(0, sum_of(running, 0), "nothing is without a stack");
-	EXPECT_EQ(200, sum_of(blocked, 3), "of one wait class");
-	EXPECT_EQ(400, sum_of(blocked, 4), "and of another");
+	EXPECT_EQ(200, sum_of(waits_of("a", "lock"), 3), "of one wait class");
+	EXPECT_EQ(400, sum_of(waits_of("a", "disk"), 4), "and of another");
 	EXPECT_EQ(5, sum_of(unseen, 0), "a thread without a sample");
 	EXPECT_EQ(5, profile->sample_count, "the other types are used up");
 	profile_free(profile);
