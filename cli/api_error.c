@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/api_error.h"
+#include "cli/printable_text.h"
 
 #include <errno.h>
 #include <jansson.h>
-
-#include "cli/function_table.h"
 
 static const char *text_of(const json_t *object, const char *key)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/call_lines.h"
+#include "cli/printable_text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +9,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/id128.h"
-#include "cli/function_table.h"
 
 enum {
 	OPEN_PARTS = 20, // a call with such a part of all is open

@@ -14,7 +14,7 @@
 #include "base/contract/boosts.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
-#include "cli/function_table.h"
+#include "cli/printable_text.h"
 
 #define BOOSTS_PATH "/api/v1/boosts"
 #define POLL_NS     (500 * NS_PER_MS)

@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "base/config/config.h"
 #include "cli/command.h"
-#include "cli/function_table.h"
 #include "cli/http_client.h"
 #include "cli/api_request.h"
 #include "cli/no_match.h"
+#include "cli/printable_text.h"
 
 #define SHARE_PERCENT_MIN 0.05 // less is printed as 0.0
 

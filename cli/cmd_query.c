@@ -21,6 +21,7 @@
 #include "cli/output_file.h"
 #include "cli/output_format.h"
 #include "cli/api_request.h"
+#include "cli/printable_text.h"
 #include "cli/selector_text.h"
 #include "cli/shedding_notes.h"
 #include "proto/export.h"

@@ -14,9 +14,9 @@
 #include "base/contract/profile_type.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
-#include "cli/function_table.h"
 #include "cli/http_client.h"
 #include "cli/no_match.h"
+#include "cli/printable_text.h"
 
 enum { LIMIT_MAX = 100, TIME_TEXT_BYTES = 40 };
 

@@ -12,7 +12,7 @@
 #include "base/utc_text.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
-#include "cli/function_table.h"
+#include "cli/printable_text.h"
 
 enum { NODE_COLUMNS_MIN = 4, NODE_COLUMNS_MAX = 60, NODE_BYTES = 256, AGE_BYTES = 32 };
 

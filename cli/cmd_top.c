@@ -23,6 +23,7 @@
 #include "cli/command.h"
 #include "cli/no_match.h"
 #include "cli/pid.h"
+#include "cli/printable_text.h"
 #include "cli/profiler_events.h"
 #include "cli/profiler_ready.h"
 #include "cli/profiler_wait.h"

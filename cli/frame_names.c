@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/frame_names.h"
+#include "cli/printable_text.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cli/function_table.h"
 
 static uint32_t *new_numbers(uint32_t count)
 {

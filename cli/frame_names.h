@@ -6,6 +6,7 @@
 
 #include "base/profile/profile.h"
 #include "base/string_table.h"
+#include "cli/printable_text.h"
 
 struct frame_names {
 	const struct profile *profile;

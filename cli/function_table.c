@@ -27,16 +27,6 @@ struct build {
 	struct frame_names names;
 };
 
-void text_make_printable(char *text)
-{
-	for (unsigned char *at = (unsigned char *)text; *at; at++) {
-		if (*at < ' ' || *at == 0x7f)
-			*at = '?';
-		else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
-			at[0] = at[1] = '?';
-	}
-}
-
 static int add_text(struct function_table *table, const char *text, uint32_t *ret_number)
 {
 	struct frame_names names = { .strings = &table->strings };

@@ -13,8 +13,6 @@
 #include "base/string_table.h"
 #include "cli/time_parts.h"
 
-enum { FUNCTION_NAME_BYTES = 512 }; // longer display names are cut
-
 enum function_order { ORDER_BY_SELF, ORDER_BY_TOTAL };
 
 struct function_row {
@@ -72,9 +70,3 @@ void function_table_print(const struct function_table *table, uint32_t rows_max,
 
 /** Share of the table's total in percent; 0 for an empty table. */
 double function_table_percent(const struct function_table *table, int64_t value);
-
-/**
- * Replace what a terminal would interpret: control characters, and their 8-bit forms in
- * UTF-8. Names come from processes and are hostile.
- */
-void text_make_printable(char *text);

@@ -12,7 +12,7 @@
 #include "base/cache_folder.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/function_table.h"
+#include "cli/printable_text.h"
 #include "cli/profiler_events.h"
 #include "cli/profiler_wait.h"
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/contract/profile_type.h"
 #include "cli/api_request.h"
-#include "cli/function_table.h"
+#include "cli/printable_text.h"
 
 static const json_t *groups_of(const json_t *root)
 {

@@ -12,7 +12,7 @@
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
 #include "base/edit_distance.h"
-#include "cli/function_table.h"
+#include "cli/printable_text.h"
 #include "cli/selector_text.h"
 
 #define SHORT_RANGE_NS (2 * 60 * NS_PER_SECOND)

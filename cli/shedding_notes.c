@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/shedding_notes.h"
+#include "cli/printable_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,6 @@
 #include "base/contract/knobs.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
-#include "cli/function_table.h"
 
 #define GROUP_BY LABEL_NODE "," LABEL_KNOB "," LABEL_STEP "," LABEL_PID "," LABEL_COMM
 

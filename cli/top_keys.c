@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
-
 enum {
 	PAGE_ROWS = 20,
 	WHEEL_ROWS = 3,
@@ -16,32 +14,6 @@ enum {
 	SELF_WIDTH = 8, // of the columns that a click sorts by
 	TOTAL_WIDTH = 16,
 };
-
-static const char *const help_lines[] = {
-	"q        quit",
-	"1 2 3    functions, calls or threads; Tab goes on",
-	"s        functions by self: their own code",
-	"t        functions by total: they and all that they call",
-	"p        one row per process and function, or per function of all processes",
-	"Enter    on a function: what it calls; on a call: open or close it",
-	"c        on a function or a call: its callers",
-	"Esc      whole stacks again; no filter",
-	"/        filter functions, processes and threads by a text; Enter applies, Esc clears",
-	"space    pause or resume",
-	"arrows   move; also Page Up, Page Down, Home, End; left and right close and open a call",
-	"mouse    click a row, again to open it; a heading to sort; a view's name; scroll",
-	"h, ?     show or hide this list",
-	"",
-	"Percentages are shares of the time since the last refresh. With --type wall there are",
-	"columns for what threads did: running, run queue, waiting for the GIL, for the GPU, "
-	"blocked.",
-};
-
-const char *const *top_keys_help(uint32_t *ret_count)
-{
-	*ret_count = ARRAY_SIZE(help_lines);
-	return help_lines;
-}
 
 // ---- views ----------------------------------------------------------------------------------
 

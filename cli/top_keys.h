@@ -14,6 +14,3 @@ enum top_change {
 
 /** Handle all keys and clicks that wait. The strongest change wins. */
 enum top_change top_keys_read(struct top_settings *settings, const struct top_tables *tables);
-
-/** Lines of the list of keys. */
-const char *const *top_keys_help(uint32_t *ret_count);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/top_tables.h"
+#include "cli/printable_text.h"
 
 #include <errno.h>
 #include <string.h>

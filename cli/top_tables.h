@@ -11,6 +11,7 @@
 #include "base/profile/profile.h"
 #include "cli/call_lines.h"
 #include "cli/function_table.h"
+#include "cli/printable_text.h"
 #include "cli/thread_table.h"
 
 enum top_shown { TOP_FUNCTIONS, TOP_CALLS, TOP_THREADS, TOP_SHOWN_COUNT };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/top_view.h"
+#include "cli/printable_text.h"
 
 #include <errno.h>
 #include <ncurses.h>
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/top_keys.h"
+#include "base/cleanup.h"
 
 enum {
 	LINE_BYTES = 512,
@@ -18,6 +19,26 @@ enum {
 	KIND_WIDTH = 8,
 	PROCESS_WIDTH = 16,
 	ESCAPE_MS = 25,
+};
+
+static const char *const help_lines[] = {
+	"q        quit",
+	"1 2 3    functions, calls or threads; Tab goes on",
+	"s        functions by self: their own code",
+	"t        functions by total: they and all that they call",
+	"p        one row per process and function, or per function of all processes",
+	"Enter    on a function: what it calls; on a call: open or close it",
+	"c        on a function or a call: its callers",
+	"Esc      whole stacks again; no filter",
+	"/        filter functions, processes and threads by a text; Enter applies, Esc clears",
+	"space    pause or resume",
+	"arrows   move; also Page Up, Page Down, Home, End; left and right close and open a call",
+	"mouse    click a row, again to open it; a heading to sort; a view's name; scroll",
+	"h, ?     show or hide this list",
+	"",
+	"Percentages are shares of the time since the last refresh. With --type wall there are",
+	"columns for what threads did: running, run queue, waiting for the GIL, for the GPU, "
+	"blocked.",
 };
 
 static SCREEN *screen;
@@ -313,11 +334,8 @@ static void draw_row(int y, const struct top_tables *tables, uint32_t number, bo
 
 static void draw_help(void)
 {
-	uint32_t count;
-	const char *const *lines = top_keys_help(&count);
-
-	for (uint32_t i = 0; i < count; i++)
-		mvaddnstr(TOP_TABLE_ROW + (int)i, 2, lines[i], COLS > 2 ? COLS - 2 : 0);
+	for (size_t i = 0; i < ARRAY_SIZE(help_lines); i++)
+		mvaddnstr(TOP_TABLE_ROW + (int)i, 2, help_lines[i], COLS > 2 ? COLS - 2 : 0);
 }
 
 static void move_into_sight(struct top_settings *settings, uint32_t count)

@@ -2,6 +2,7 @@
 #include "tests/test.h"
 
 #include "cli/function_table.h"
+#include "cli/printable_text.h"
 #include "base/contract/label_names.h"
 
 enum { DEPTH_MAX = 8 };
