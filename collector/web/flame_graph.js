@@ -2,8 +2,8 @@
 // The flame graph: a canvas as large as the visible part of its scroller, on which only boxes that
 // can be seen are drawn. The tree is laid out once; a frame of an animation only scales.
 
+import { colorByKind } from "./flame_colors.js";
 import { FrameText } from "./frame_text.js";
-import { KINDS, SHADES, shadeNumber } from "./palette.js";
 
 export const ROW = 20;	      // height of a level, px
 const BOX_MIN = 0.5;	      // narrower boxes join into one strip, px
@@ -18,7 +18,8 @@ const PAD = 8;		      // below the last row, px
 export class FlameGraph extends EventTarget {
 	#tree = null;
 	#search = null;
-	#shade = new Uint16Array(0);
+	#coloring = colorByKind;
+	#paint = { colors: [], of: new Uint16Array(0) };
 	#zoom = 0;
 	#hover = -1;
 	#focus = -1;
@@ -63,7 +64,7 @@ export class FlameGraph extends EventTarget {
 		this.#search = null;
 		this.#hover = -1;
 		this.#focus = -1;
-		this.#shade = tree ? shadesOf(tree) : new Uint16Array(0);
+		this.#repaint();
 		this.#zoom = zoom;
 		this.#animation = null;
 		if (tree)
@@ -112,7 +113,23 @@ export class FlameGraph extends EventTarget {
 
 	setPalette(palette) {
 		this.#palette = palette;
+		this.#repaint();
+	}
+
+	/** @coloring: (tree, palette) to { colors, of }, as in flame_colors.js. */
+	setColoring(coloring) {
+		this.#coloring = coloring;
+		this.#repaint();
+	}
+
+	#repaint() {
+		if (this.#tree)
+			this.#paint = this.#coloring(this.#tree, this.#palette);
 		this.#redraw();
+	}
+
+	#colorOf(node) {
+		return this.#paint.colors[this.#paint.of[node]];
 	}
 
 	/** Fit the canvas to the scroller's size and the screen's pixels. */
@@ -325,7 +342,7 @@ export class FlameGraph extends EventTarget {
 		const matched = this.#search !== null && this.#search.match[node] === 1;
 		const dim = (this.#search !== null && !matched) || this.#isAboveZoom(node);
 
-		ctx.fillStyle = matched ? palette.match : dim ? palette.dim : palette.kinds[this.#shade[node]];
+		ctx.fillStyle = matched ? palette.match : dim ? palette.dim : this.#colorOf(node);
 		ctx.fillRect(left, y, shown, ROW - 1);
 		if (shown < TEXT_MIN)
 			return;
@@ -344,7 +361,7 @@ export class FlameGraph extends EventTarget {
 
 		if (width < BOX_MIN && !strip.matched)
 			return;
-		ctx.fillStyle = strip.matched ? palette.match : this.#search ? palette.dim : palette.kinds[this.#shade[strip.node]];
+		ctx.fillStyle = strip.matched ? palette.match : this.#search ? palette.dim : this.#colorOf(strip.node);
 		ctx.globalAlpha = strip.matched ? 1 : STRIP_ALPHA;
 		ctx.fillRect(strip.from, y, Math.max(width, 1 / this.ratio), ROW - 1);
 		ctx.globalAlpha = 1;
@@ -500,16 +517,4 @@ export class FlameGraph extends EventTarget {
 		}
 		return node;
 	}
-}
-
-/** For each node the position of its colour in palette.kinds. */
-function shadesOf(tree) {
-	const nameShades = Uint8Array.from(tree.names, shadeNumber);
-	const shades = new Uint16Array(tree.count);
-
-	for (let node = 0; node < tree.count; node++) {
-		const kind = Math.max(KINDS.indexOf(tree.kindOf(node)), 0);
-		shades[node] = kind * SHADES + (kind === 0 ? (SHADES - 1) / 2 : nameShades[tree.name[node]]);
-	}
-	return shades;
 }

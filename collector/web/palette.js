@@ -10,6 +10,7 @@ export const SHADES = 5;
 export const SERIES_COLORS = 8;
 export const HEAT_SHADES = 64;
 const HEAT_STOPS = 5; // --heat-0 … --heat-4
+export const MODULE_HUES = 12;
 
 const OKLCH = /^oklch\(([\d.]+) ([\d.]+) ([\d.]+|none)/;
 
@@ -64,7 +65,15 @@ function wordsOf(colors) {
 	return new Uint32Array(ctx.getImageData(0, 0, colors.length, 1).data.buffer);
 }
 
-/** The colours of the active theme: { kinds, dim, ink, ..., series, values, heat, heatWords }. */
+
+/** @color, in oklch, at hue number @hue of MODULE_HUES, in a shade. */
+function turned(color, hue, shade) {
+	const found = OKLCH.exec(color);
+
+	return found ? shadeOf(`oklch(${found[1]} ${found[2]} ${(hue * 360) / MODULE_HUES})`, shade) : color;
+}
+
+/** The colours of the active theme: { kinds, modules, dim, ink, ..., series, values, heat, heatWords }. */
 export function readPalette() {
 	const probe = document.createElement("span");
 	const plain = (name) => resolveColor(probe, name);
@@ -77,6 +86,9 @@ export function readPalette() {
 			const color = plain(`kind-${kind}`);
 			return Array.from({ length: SHADES }, (unused, shade) => shadeOf(color, shade));
 		}),
+		// modules[h * SHADES + s] is hue h in shade s, as light as native code.
+		modules: Array.from({ length: MODULE_HUES * SHADES }, (unused, at) =>
+			turned(plain("kind-native"), Math.floor(at / SHADES), at % SHADES)),
 		series: Array.from({ length: SERIES_COLORS }, (unused, at) => plain(`series-${at}`)),
 		// A wait class or thread state has the same colour everywhere.
 		values: new Map(COLORED.map((value) => [value, plain(value.replace("/", "-").replace("_", "-"))])),
@@ -90,11 +102,16 @@ export function readPalette() {
 	return palette;
 }
 
-/** The number of @name's shade: the same for equal names, whatever the data. */
-export function shadeNumber(name) {
+/** A number from 0 to 2^32 - 1 for @name: the same for equal names, whatever the data. */
+export function hashName(name) {
 	let hash = 0;
 
 	for (let at = 0; at < name.length; at++)
 		hash = Math.imul(hash, 31) + name.charCodeAt(at);
-	return ((hash ^ (hash >>> 16)) >>> 0) % SHADES;
+	return (hash ^ (hash >>> 16)) >>> 0;
+}
+
+/** The number of @name's shade. */
+export function shadeNumber(name) {
+	return hashName(name) % SHADES;
 }
