@@ -52,6 +52,8 @@ enum api_parameter {
 	API_MIN = 1 << 16,
 	API_DIFF = 1 << 17, // against, against_..., norm, per, sort
 	API_PEAK = 1 << 18,
+	API_LINES = 1 << 19,
+	API_FUNCTION = 1 << 20,
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
@@ -86,6 +88,8 @@ struct api_request {
 	uint32_t limit;
 	bool is_file; // in a format of export.h; false: JSON
 	enum export_format format;
+	enum frame_lines lines;
+	const char *function; // "": none
 	uint64_t step_ns;
 	uint64_t slot_ns;
 	uint64_t min_ns;  // of a spike's extra time
@@ -123,6 +127,8 @@ void http_handle_merge(struct http_api *api, const struct api_request *request,
 		       struct http_response *response);
 void http_handle_diff(struct http_api *api, const struct api_request *request,
 		      struct http_response *response);
+void http_handle_callers(struct http_api *api, const struct api_request *request,
+			 struct http_response *response);
 void http_handle_top(struct http_api *api, const struct api_request *request,
 		     struct http_response *response);
 void http_handle_services(struct http_api *api, const struct api_request *request,

@@ -40,39 +40,85 @@ static void append_nodes(struct buffer *body, const struct flame_tree *tree)
 	buffer_append_byte(body, '}');
 }
 
+/** Append an object of the tree, cut to what the request allows. */
+static int append_tree(struct buffer *body, const struct api_request *request,
+		       struct flame_tree *tree)
+{
+	uint32_t node_count = tree->node_count;
+	int64_t cut = 0;
+	int rc = flame_tree_truncate(tree, request->max_nodes, &cut);
+
+	if (rc)
+		return rc;
+	buffer_append_byte(body, '{');
+	api_append_type(body, request);
+	append_field(body, "from_ns", (int64_t)request->range.from_ns);
+	append_field(body, "to_ns", (int64_t)request->range.to_ns);
+	append_field(body, "total", tree->nodes[0].total);
+	append_field(body, "rows", (int64_t)tree->row_count);
+	append_field(body, "stacks", (int64_t)tree->stack_count);
+	append_field(body, "series", (int64_t)tree->series_count);
+	append_field(body, "node_count", node_count);
+	append_field(body, "cut", cut);
+	tree_json_append_names(body, &tree->strings);
+	append_nodes(body, tree);
+	buffer_append_byte(body, '}');
+	return 0;
+}
+
+static void fail(struct http_response *response, const struct api_request *request, int rc,
+		 struct error *err)
+{
+	if (!err->code)
+		error_set(err, rc, "out of memory for the tree");
+	http_respond_failure(response, err, api_failed_field(request));
+}
+
 static void answer_tree(struct http_api *api, const struct api_request *request,
 			struct http_response *response)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
 	const struct query query = api_query(api, request);
-	struct buffer *body = &response->body;
 	struct error err = { 0 };
-	int64_t cut = 0;
 
 	int rc = query_flame_tree(&query, &tree, &err);
-	uint32_t node_count = tree.node_count;
 	if (!rc)
-		rc = flame_tree_truncate(&tree, request->max_nodes, &cut);
-	if (rc) {
-		if (!err.code)
-			error_set(&err, rc, "out of memory for the tree");
-		http_respond_failure(response, &err, api_failed_field(request));
+		rc = append_tree(&response->body, request, &tree);
+	if (rc)
+		fail(response, request, rc, &err);
+	else
+		buffer_append_byte(&response->body, '\n');
+}
+
+void http_handle_callers(struct http_api *api, const struct api_request *request,
+			 struct http_response *response)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 }, callers = { 0 },
+						       callees = { 0 };
+	const struct query query = api_query(api, request);
+	struct buffer *body = &response->body;
+	struct error err = { 0 };
+
+	if (!*request->function) {
+		error_set(&err, -EINVAL,
+			  "is missing; name the function whose callers and callees you want, as "
+			  "/api/v1/top does");
+		http_respond_failure(response, &err, "function");
 		return;
 	}
-
-	buffer_append_byte(body, '{');
-	api_append_type(body, request);
-	append_field(body, "from_ns", (int64_t)request->range.from_ns);
-	append_field(body, "to_ns", (int64_t)request->range.to_ns);
-	append_field(body, "total", tree.nodes[0].total);
-	append_field(body, "rows", (int64_t)tree.row_count);
-	append_field(body, "stacks", (int64_t)tree.stack_count);
-	append_field(body, "series", (int64_t)tree.series_count);
-	append_field(body, "node_count", node_count);
-	append_field(body, "cut", cut);
-	tree_json_append_names(body, &tree.strings);
-	append_nodes(body, &tree);
+	int rc = query_flame_tree(&query, &tree, &err);
+	if (!rc)
+		rc = flame_tree_callers(&tree, request->function, request->http->deadline,
+					&callers, &callees, &err);
+	buffer_append_string(body, "{\"callers\":");
+	if (!rc)
+		rc = append_tree(body, request, &callers);
+	buffer_append_string(body, ",\"callees\":");
+	if (!rc)
+		rc = append_tree(body, request, &callees);
 	buffer_append_string(body, "}\n");
+	if (rc)
+		fail(response, request, rc, &err);
 }
 
 /** A profile with time for a timeline, a merged one for the others. */

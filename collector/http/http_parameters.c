@@ -52,6 +52,8 @@ static const struct {
 	{ "per", API_DIFF },
 	{ "sort", API_DIFF },
 	{ "peak", API_PEAK },
+	{ "lines", API_LINES },
+	{ "function", API_FUNCTION },
 };
 
 /** The state of a parse. The first failure sets field and ends it. */
@@ -363,6 +365,25 @@ static int parse_format(struct parsing *parsing)
 	return export_format_of_name(text, &parsing->parsed->format, parsing->err);
 }
 
+static int parse_lines(struct parsing *parsing)
+{
+	static const char *const names[] = {
+		[FRAME_LINES_INTERPRETED] = "interpreted",
+		[FRAME_LINES_NONE] = "none",
+		[FRAME_LINES_ALL] = "all",
+	};
+	const char *text = parameter(parsing, "lines");
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (!*text || strcmp(text, names[i]) == 0) {
+			parsing->parsed->lines = (enum frame_lines)i;
+			return 0;
+		}
+	}
+	return error_set(parsing->err, -EINVAL,
+			 "\"%.40s\" is not one of interpreted, none and all", text);
+}
+
 static int parse_numbers(struct parsing *parsing)
 {
 	struct api_request *parsed = parsing->parsed;
@@ -557,6 +578,9 @@ static int parse_all(struct parsing *parsing)
 	if (!rc)
 		rc = parse_format(parsing);
 	if (!rc)
+		rc = parse_lines(parsing);
+	parsing->parsed->function = http_parameter(parsing->request, "function");
+	if (!rc)
 		rc = parse_numbers(parsing);
 	if (!rc)
 		rc = parse_bool(parsing, "dry_run", &parsing->parsed->dry_run);
@@ -658,6 +682,7 @@ struct query api_query(struct http_api *api, const struct api_request *request)
 		.range = request->range,
 		.parts = request->ranges,
 		.group_by = request->group_by,
+		.lines = request->lines,
 		.symbolizer = symbols ? symbols->symbolizer : NULL,
 	};
 }

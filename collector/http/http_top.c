@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_text.h"
+#include "collector/http/tree_json.h"
 
 static void append_row(struct buffer *body, const struct flame_tree *tree,
 		       const struct top_row *row)
@@ -23,7 +24,13 @@ static void append_row(struct buffer *body, const struct flame_tree *tree,
 	json_append_int(body, row->self);
 	buffer_append_string(body, ",\"total\":");
 	json_append_int(body, row->total);
-	buffer_append_byte(body, '}');
+	buffer_append_string(body, ",\"ran\":[");
+	for (int kind = 0; kind < FRAME_KIND_COUNT; kind++) {
+		if (kind)
+			buffer_append_byte(body, ',');
+		json_append_int(body, row->ran[kind]);
+	}
+	buffer_append_string(body, "]}");
 }
 
 /** Append "total":..,"function_count":..,"rows":[..] of the functions below @root. */
@@ -118,6 +125,7 @@ void http_handle_top(struct http_api *api, const struct api_request *request,
 
 	buffer_append_byte(body, '{');
 	api_append_type(body, request);
+	tree_json_append_kinds(body);
 	buffer_append_byte(body, ',');
 	rc = request->group_by ? append_groups(body, &tree, table, request->limit, &err)
 			       : append_table(body, &tree, table, 0, request->limit, &err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collector/http/tree_json.h"
 
-static void append_kinds(struct buffer *body)
+void tree_json_append_kinds(struct buffer *body)
 {
 	buffer_append_string(body, ",\"kinds\":[");
 	for (int kind = 0; kind < FRAME_KIND_COUNT; kind++) {
@@ -25,7 +25,7 @@ static void append_strings(struct buffer *body, const struct string_table *strin
 
 void tree_json_append_names(struct buffer *body, const struct string_table *strings)
 {
-	append_kinds(body);
+	tree_json_append_kinds(body);
 	append_strings(body, strings);
 }
 

@@ -19,6 +19,8 @@
 		buffer_append_byte(body, ']');                              \
 	} while (0)
 
+/** ,"kinds":[..]: the names of enum frame_kind. */
+void tree_json_append_kinds(struct buffer *body);
 /** ,"kinds":[..],"names":[..] */
 void tree_json_append_names(struct buffer *body, const struct string_table *strings);
 /** "parent":[..],"name":[..],"module":[..],"kind":[..] */

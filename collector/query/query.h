@@ -42,6 +42,16 @@ enum {
  */
 int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, struct error *err);
 
+/**
+ * The callers and the callees of the function called @function in @tree, which is not grouped. Both trees have it as their
+ * root. Each stack counts once, at the function's outermost call: totals are those of the table. The callers' tree is
+ * upside down: a node's children are its callers, and self values are those of stacks that begin there. Without such
+ * a function both are a root of 0. Returns 0, -ENOMEM, -E2BIG, or what @deadline (NULL: none) says.
+ */
+int flame_tree_callers(const struct flame_tree *tree, const char *function,
+		       struct deadline *deadline, struct flame_tree *ret_callers,
+		       struct flame_tree *ret_callees, struct error *err);
+
 /** A function of the table. Its total counts recursion once. */
 struct top_row {
 	uint32_t name; // string of the tree
@@ -49,7 +59,11 @@ struct top_row {
 	enum frame_kind kind;
 	int64_t self;
 	int64_t total;
+	int64_t ran[FRAME_KIND_COUNT]; // of total: by the kind of code that ran, frame_ran_as()
 };
+
+/** The kind of code that a frame's own time counts as: the interpreter's own binary runs Python. */
+enum frame_kind frame_ran_as(enum frame_kind kind, const char *module);
 
 /** Reads tables of functions from a tree that does not change. One thread at a time. */
 struct top_table;

@@ -144,6 +144,7 @@ static int build_tree(const struct query *query, const struct store_selection *s
 				   err);
 	if (rc)
 		return rc;
+	merging.builder.lines = query->lines;
 	merging.group_nodes = malloc(groups->count * sizeof(*merging.group_nodes));
 	if (!merging.group_nodes)
 		return out_of_memory(&merging);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "collector/query/frame_title.h"
 #include "collector/query/query_ranges.h"
 #include "collector/store/store.h"
 
@@ -18,6 +19,7 @@ struct query {
 	// Merges and tables count only these parts of the range, tidied; none: all of it.
 	struct query_ranges parts;
 	const char *group_by; // label name, or NULL; for query_series() several, "knob,step"
+	enum frame_lines lines; // of trees and tables: which frames are apart for each source line
 	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
 };
 

@@ -20,6 +20,7 @@ struct top_table {
 	uint32_t row_count;
 	uint32_t *on_path;       // by row: how often it is on the path
 	int64_t *largest;        // by row: total of the node with its module
+	int64_t ran[FRAME_KIND_COUNT]; // own time of the nodes visited so far, by what ran
 	struct hash_table index; // (name, kind) to row
 };
 
@@ -106,6 +107,37 @@ static int find_row(struct top_table *table, const struct flame_node *node, uint
 	return 0;
 }
 
+enum frame_kind frame_ran_as(enum frame_kind kind, const char *module)
+{
+	const char *slash = strrchr(module, '/');
+	const char *name = slash ? slash + 1 : module;
+
+	if (kind != FRAME_KIND_NATIVE)
+		return kind < FRAME_KIND_COUNT ? kind : FRAME_KIND_UNKNOWN;
+	return strncmp(name, "libpython", strlen("libpython")) == 0 ||
+			       strncmp(name, "python", strlen("python")) == 0
+		       ? FRAME_KIND_PYTHON
+		       : kind;
+}
+
+/** At the outermost call of a function begins what runs below it, at its end ends it. */
+static void count_from_here(const struct top_table *table, struct top_row *row)
+{
+	for (int kind = 0; kind < FRAME_KIND_COUNT; kind++)
+		row->ran[kind] = (int64_t)((uint64_t)row->ran[kind] - (uint64_t)table->ran[kind]);
+}
+
+static void leave(struct top_table *table, uint32_t at)
+{
+	uint32_t number = table->row_of[at];
+	struct top_row *row = &table->rows[number];
+
+	if (--table->on_path[number])
+		return;
+	for (int kind = 0; kind < FRAME_KIND_COUNT; kind++)
+		row->ran[kind] = (int64_t)((uint64_t)row->ran[kind] + (uint64_t)table->ran[kind]);
+}
+
 static int enter(struct top_table *table, uint32_t at)
 {
 	const struct flame_node *node = &table->tree->nodes[at];
@@ -119,8 +151,13 @@ static int enter(struct top_table *table, uint32_t at)
 	table->row_of[at] = number;
 	table->next[at] = table->first_child[at];
 	row->self = (int64_t)((uint64_t)row->self + (uint64_t)node->self);
-	if (table->on_path[number]++ == 0)
+	if (table->on_path[number]++ == 0) {
 		row->total = (int64_t)((uint64_t)row->total + (uint64_t)node->total);
+		count_from_here(table, row);
+	}
+	enum frame_kind ran_as = frame_ran_as(
+		node->kind, string_table_get(&table->tree->strings, node->module));
+	table->ran[ran_as] = (int64_t)((uint64_t)table->ran[ran_as] + (uint64_t)node->self);
 	if (node->total > table->largest[number]) {
 		table->largest[number] = node->total;
 		row->module = node->module;
@@ -143,7 +180,7 @@ static int walk_below(struct top_table *table, uint32_t root)
 		}
 		if (at == root)
 			return 0;
-		table->on_path[table->row_of[at]]--;
+		leave(table, at);
 		at = table->tree->nodes[at].parent;
 	}
 }
@@ -179,6 +216,7 @@ int top_table_read(struct top_table *table, uint32_t root, const struct top_row 
 		   uint32_t *ret_count, struct error *err)
 {
 	table->row_count = 0;
+	memset(table->ran, 0, sizeof(table->ran));
 	hash_table_clear(&table->index);
 	int rc = walk_below(table, root);
 	if (rc)

@@ -120,10 +120,10 @@ static int add_lines(void *context, const struct source_lines *lines)
 	int rc = 0;
 
 	for (uint32_t line = lines->count; !rc && line-- > 0;) {
-		snprintf(name, sizeof(name), "%s", lines->lines[line].name);
+		frame_title_of_source(&lines->lines[line], naming->builder->lines, name,
+				      sizeof(name));
 		if (!name[0])
 			continue;
-		frame_name_clean(name);
 		rc = tree_builder_string(naming->builder, name, &naming->level.name);
 		if (!rc)
 			rc = add_level(naming->builder, &naming->level);
@@ -155,7 +155,7 @@ static int name_location(struct tree_builder *builder, const struct profile *loc
 		rc = 0; // shown by file and offset
 	}
 	for (uint32_t line = count; !rc && line-- > 0;) {
-		location_display_name(locations, location, line, name, sizeof(name));
+		frame_title(locations, location, line, builder->lines, name, sizeof(name));
 		rc = tree_builder_string(builder, name, &level.name);
 		if (!rc)
 			rc = add_level(builder, &level);

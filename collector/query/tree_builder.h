@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash_table.h"
 #include "collector/query/flame_tree.h"
+#include "collector/query/frame_title.h"
 #include "collector/store/store.h"
 
 /** A location is one level of the tree, or one for each inlined call. */
@@ -28,6 +29,7 @@ struct tree_builder {
 	struct flame_tree *tree;
 	struct error *err;
 	uint32_t nodes_max; // of the tree
+	enum frame_lines lines; // the user's to set: which frames are apart for each source line
 	struct symbolizer *symbolizer;
 	uint64_t symbolizer_ns;  // the symbolizer's time left
 	struct hash_table index; // (parent, name, kind) to a node of the tree

@@ -139,6 +139,31 @@ TEST(lists_services_by_value)
 	close_fixture(&f);
 }
 
+TEST(callers_and_callees_are_two_trees)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *top = ask_json(&f, "/api/v1/top?" RANGE);
+	json_t *leaf = json_array_get(json_object_get(top, "rows"), 0);
+	char target[256];
+
+	assert_int_equal(number_at(leaf, "total"),
+			 json_integer_value(json_array_get(json_object_get(leaf, "ran"),
+							   FRAME_KIND_NATIVE)));
+	snprintf(target, sizeof(target), "/api/v1/callers?function=%s&lines=none&" RANGE,
+		 json_string_value(json_object_get(leaf, "name")));
+	json_t *json = ask_json(&f, target);
+	json_t *callers = json_object_get(json, "callers"), *callees = json_object_get(json, "callees");
+	assert_int_equal(1000000000, number_at(callers, "total"));
+	assert_int_equal(1000000000, number_at(callees, "total"));
+	assert_int_equal(1, number_at(callers, "node_count")); // recursion counts at its outermost call
+	assert_int_equal(1, number_at(callees, "node_count"));
+	json_decref(json);
+	json_decref(top);
+	close_fixture(&f);
+}
+
 TEST(merges_several_ranges)
 {
 	static const struct {
@@ -373,6 +398,10 @@ static const struct {
 	  "must be before to" },
 	{ "range too long", "/api/v1/top?from=1000&to=10000000", 400, "invalid_argument", "from",
 	  "31 days" },
+	{ "no function", "/api/v1/callers?" RANGE, 400, "invalid_argument", "function",
+	  "is missing" },
+	{ "unknown lines", "/api/v1/top?lines=yes", 400, "invalid_argument", "lines",
+	  "\"yes\" is not one of interpreted, none and all" },
 	{ "ranges beside from", "/api/v1/merge?ranges=1000/1001&from=900", 400, "invalid_argument",
 	  "ranges", "either ranges, or from and to" },
 	{ "a range without an end", "/api/v1/merge?ranges=1000", 400, "invalid_argument", "ranges",
@@ -717,9 +746,9 @@ TEST(metrics_are_prometheus_text)
 
 RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(says_what_damage_has_left_out), cmocka_unit_test(merge_returns_files),
-	  cmocka_unit_test(top_counts_recursion_once), cmocka_unit_test(merges_several_ranges),
 	  cmocka_unit_test(top_counts_recursion_once),
-	  cmocka_unit_test(a_diff_has_both_sides_values),
+	  cmocka_unit_test(callers_and_callees_are_two_trees),
+	  cmocka_unit_test(merges_several_ranges), cmocka_unit_test(a_diff_has_both_sides_values),
 	  cmocka_unit_test(a_folded_diff_scales_the_baseline),
 	  cmocka_unit_test(merge_names_the_format_that_cannot_hold_a_type),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),

@@ -249,10 +249,11 @@ static int read_top(const struct flame_tree *tree, uint32_t root, struct top_row
 
 /** What a function's row should hold, from the samples themselves. */
 static void naive_top(const struct query *query, const char *name, enum frame_kind kind,
-		      int64_t *ret_self, int64_t *ret_total)
+		      int64_t *ret_self, int64_t *ret_total, int64_t ret_ran[FRAME_KIND_COUNT])
 {
 	struct path path;
 
+	memset(ret_ran, 0, FRAME_KIND_COUNT * sizeof(ret_ran[0]));
 	*ret_self = *ret_total = 0;
 	for (uint32_t i = 0; i < query->store->sample_count; i++) {
 		const struct memory_sample *sample = &query->store->samples[i];
@@ -263,8 +264,10 @@ static void naive_top(const struct query *query, const char *name, enum frame_ki
 		path_of(query->store, sample, NULL, &path);
 		for (uint32_t level = 0; level < path.count; level++)
 			seen |= path.kinds[level] == kind && strcmp(path.names[level], name) == 0;
-		if (seen)
+		if (seen) {
 			*ret_total += sample_value(sample, query->range);
+			ret_ran[path.kinds[path.count - 1]] += sample_value(sample, query->range);
+		}
 		if (path.count && path.kinds[path.count - 1] == kind &&
 		    strcmp(path.names[path.count - 1], name) == 0)
 			*ret_self += sample_value(sample, query->range);
@@ -288,9 +291,11 @@ TEST(the_table_counts_each_value_once)
 		assert_int_equal(0, read_top(&tree, 0, &rows, &count, &err));
 		for (uint32_t i = 0; i < count; i++) {
 			const char *name = string_table_get(&tree.strings, rows[i].name);
-			int64_t self, total;
+			int64_t self, total, ran[FRAME_KIND_COUNT];
 
-			naive_top(&query, name, rows[i].kind, &self, &total);
+			naive_top(&query, name, rows[i].kind, &self, &total, ran);
+			for (int kind = 0; kind < FRAME_KIND_COUNT; kind++)
+				EXPECT_EQ(ran[kind], rows[i].ran[kind], name);
 			EXPECT_EQ(self, rows[i].self, name);
 			EXPECT_EQ(total, rows[i].total, name);
 			self_sum += rows[i].self;
@@ -303,6 +308,24 @@ TEST(the_table_counts_each_value_once)
 		selector_deinit(&selector);
 		store_close(store);
 	}
+}
+
+TEST(the_interpreter_runs_python)
+{
+	static const struct {
+		const char *what, *module;
+		enum frame_kind kind, ran_as;
+	} cases[] = {
+		{ "its binary", "/usr/bin/python3.11", FRAME_KIND_NATIVE, FRAME_KIND_PYTHON },
+		{ "its library", "/opt/lib/libpython3.12.so.1.0", FRAME_KIND_NATIVE,
+		  FRAME_KIND_PYTHON },
+		{ "a library", "/usr/lib/libblas.so", FRAME_KIND_NATIVE, FRAME_KIND_NATIVE },
+		{ "the kernel", "python", FRAME_KIND_KERNEL, FRAME_KIND_KERNEL },
+		{ "unknown", "", FRAME_KIND_COUNT, FRAME_KIND_UNKNOWN },
+	};
+
+	for EACH (c, cases)
+		EXPECT_EQ(c->ran_as, frame_ran_as(c->kind, c->module), c->what);
 }
 
 TEST(group_tables_add_up_to_the_whole)
@@ -664,7 +687,8 @@ RUN_TESTS(cmocka_unit_test(flame_trees_equal_a_naive_walk),
 	  cmocka_unit_test(counts_each_slot_of_several_ranges_once),
 	  cmocka_unit_test(grouped_trees_equal_a_naive_walk),
 	  cmocka_unit_test(the_table_counts_each_value_once),
-	  cmocka_unit_test(group_tables_add_up_to_the_whole),
+	  cmocka_unit_test(the_interpreter_runs_python),
+      cmocka_unit_test(group_tables_add_up_to_the_whole),
 	  cmocka_unit_test(truncation_keeps_the_largest_nodes),
 	  cmocka_unit_test(truncation_keeps_a_tree_that_fits),
 	  cmocka_unit_test(an_exported_profile_has_each_stack_once),
