@@ -108,8 +108,8 @@ void http_handle_callers(struct http_api *api, const struct api_request *request
 	}
 	int rc = query_flame_tree(&query, &tree, &err);
 	if (!rc)
-		rc = flame_tree_callers(&tree, request->function, request->http->deadline,
-					&callers, &callees, &err);
+		rc = flame_tree_callers(&tree, request->function, request->http->deadline, &callers,
+					&callees, &err);
 	buffer_append_string(body, "{\"callers\":");
 	if (!rc)
 		rc = append_tree(body, request, &callers);

@@ -380,8 +380,8 @@ static int parse_lines(struct parsing *parsing)
 			return 0;
 		}
 	}
-	return error_set(parsing->err, -EINVAL,
-			 "\"%.40s\" is not one of interpreted, none and all", text);
+	return error_set(parsing->err, -EINVAL, "\"%.40s\" is not one of interpreted, none and all",
+			 text);
 }
 
 static int parse_numbers(struct parsing *parsing)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 #include "collector/query/query.h"
 
 /** Append one column of the nodes, an integer made of `node`. */

@@ -111,7 +111,8 @@ static int growth_init(struct growth *growth, const struct flame_tree *from, uin
 {
 	uint32_t at = 1;
 	struct level level;
-	int rc = tree_builder_init(&growth->builder, &growth->tree, QUERY_TREE_NODES_MAX, NULL, err);
+	int rc =
+		tree_builder_init(&growth->builder, &growth->tree, QUERY_TREE_NODES_MAX, NULL, err);
 
 	growth->from = from;
 	growth->numbers = calloc(from->strings.count + 1ULL, sizeof(*growth->numbers));

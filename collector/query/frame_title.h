@@ -11,7 +11,7 @@
 enum frame_lines {
 	FRAME_LINES_INTERPRETED, // of Python
 	FRAME_LINES_NONE,        // "forward (model.py)": all lines of a function are one frame
-	FRAME_LINES_ALL,         // of native and JIT code, too, where lines are known: "matmul (blas.c:40)"
+	FRAME_LINES_ALL, // of native and JIT code, too, where lines are known: "matmul (blas.c:40)"
 };
 
 /** As location_display_name(), with the lines that @lines wants. */

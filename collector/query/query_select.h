@@ -18,7 +18,7 @@ struct query {
 	struct time_range range;
 	// Merges and tables count only these parts of the range, tidied; none: all of it.
 	struct query_ranges parts;
-	const char *group_by; // label name, or NULL; for query_series() several, "knob,step"
+	const char *group_by;   // label name, or NULL; for query_series() several, "knob,step"
 	enum frame_lines lines; // of trees and tables: which frames are apart for each source line
 	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
 };

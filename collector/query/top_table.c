@@ -18,10 +18,10 @@ struct top_table {
 	uint32_t *next;   // by node on the path: its next child to visit
 	struct top_row *rows;
 	uint32_t row_count;
-	uint32_t *on_path;       // by row: how often it is on the path
-	int64_t *largest;        // by row: total of the node with its module
+	uint32_t *on_path;             // by row: how often it is on the path
+	int64_t *largest;              // by row: total of the node with its module
 	int64_t ran[FRAME_KIND_COUNT]; // own time of the nodes visited so far, by what ran
-	struct hash_table index; // (name, kind) to row
+	struct hash_table index;       // (name, kind) to row
 };
 
 struct row_key {
@@ -155,8 +155,8 @@ static int enter(struct top_table *table, uint32_t at)
 		row->total = (int64_t)((uint64_t)row->total + (uint64_t)node->total);
 		count_from_here(table, row);
 	}
-	enum frame_kind ran_as = frame_ran_as(
-		node->kind, string_table_get(&table->tree->strings, node->module));
+	enum frame_kind ran_as =
+		frame_ran_as(node->kind, string_table_get(&table->tree->strings, node->module));
 	table->ran[ran_as] = (int64_t)((uint64_t)table->ran[ran_as] + (uint64_t)node->self);
 	if (node->total > table->largest[number]) {
 		table->largest[number] = node->total;

@@ -28,7 +28,7 @@ struct level_range {
 struct tree_builder {
 	struct flame_tree *tree;
 	struct error *err;
-	uint32_t nodes_max; // of the tree
+	uint32_t nodes_max;     // of the tree
 	enum frame_lines lines; // the user's to set: which frames are apart for each source line
 	struct symbolizer *symbolizer;
 	uint64_t symbolizer_ns;  // the symbolizer's time left

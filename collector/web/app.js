@@ -29,20 +29,20 @@ import { ViewState } from "./state.js";
 import { StatesPane } from "./states_pane.js";
 import { TablePane } from "./table_pane.js";
 import { absoluteTime, isRelative, presetForAge, resolveRange } from "./time_range.js";
+import { showToast } from "./toast.js";
 import { Tooltip } from "./tooltip.js";
 
 const LIVE_MS = 5000;
-const TOAST_MS = 5000;
 const YOUNG_MS = 12 * 60000; // older data fill the default range well enough
 const GRPC_PORT = 7171; // cairn-collector's default
-const QUERY_FIELDS = ["query", "type", "from", "to", "group", "idle", "nodes", "sel"]; // of a view; a change reloads the panes
+const SHAPE_FIELDS = ["fold", "recursion", "libraries", "hide", "focus", "color"]; // the flame graph reshapes what it has
+const QUERY_FIELDS = ["query", "type", "from", "to", "group", "idle", "nodes", "sel", "lines", "sandwich", "columns"]; // of a view; a change reloads the panes
 
 class Page {
 	#range = { from_ms: 0, to_ms: 1 };
 	#previousRanges = [];
 	#pending = 0;
 	#liveTimer = 0;
-	#toastTimer = 0;
 	#types = []; // with data in the range
 	#loadedFor = new Map(); // pane to the view and range it shows
 
@@ -87,6 +87,7 @@ class Page {
 		this.#showSelection();
 		this.stackless.show(this.view, null);
 		this.flame.showRoot(this.view);
+		this.flame.showShape(this.view);
 		this.flame.showSearch(this.view);
 		this.table.show(this.view);
 		this.#pending++; // the page is not settled before its first request
@@ -410,7 +411,10 @@ class Page {
 			2: onService(() => this.#setLayout("both")),
 			3: onService(() => this.#setLayout("table")),
 			h: onService(() => this.#setOver(this.view.over === "heat" ? "chart" : "heat")),
-			Escape: onService(() => (this.view.zoom || this.view.search ? this.flame.reset() : this.heat.clear())),
+			n: onService(() => this.flame.step(1)),
+			N: onService(() => this.flame.step(-1)),
+			v: onService(() => this.flame.options.open()),
+			Escape: onService(() => (this.flame.isReset ? this.heat.clear() : this.flame.reset())),
 		});
 	}
 
@@ -431,7 +435,9 @@ class Page {
 		}
 		if (changed.has("root"))
 			this.flame.showRoot(this.view);
-		if (changed.has("sort") || changed.has("filter"))
+		if (SHAPE_FIELDS.some((name) => changed.has(name)))
+			this.flame.showShape(this.view);
+		if (["sort", "filter", "columns", "type"].some((name) => changed.has(name)))
 			this.table.show(this.view);
 		if (["page", ...this.#queryFields].some((name) => name !== "sel" && changed.has(name))) {
 			this.refresh({ choices: ["page", "query", "from", "to", "group"].some((name) => changed.has(name)) });
@@ -470,7 +476,7 @@ class Page {
 		this.chart.setPalette(palette);
 		this.heat.map.setPalette(palette);
 		this.pages.setPalette(palette);
-		this.flame.graph.setPalette(palette);
+		this.flame.setPalette(palette);
 	}
 
 	#fillDownloads() {
@@ -484,12 +490,7 @@ class Page {
 	}
 
 	async #share() {
-		const toast = byId("toast");
-
-		toast.textContent = await copyLink(this.view, this.#range, this.connection.now_ms());
-		toast.hidden = false;
-		clearTimeout(this.#toastTimer);
-		this.#toastTimer = setTimeout(() => (toast.hidden = true), TOAST_MS);
+		showToast(await copyLink(this.view, this.#range, this.connection.now_ms()));
 	}
 }
 
@@ -514,8 +515,11 @@ window.cairn = Object.freeze({
 		count: () => page.flame.graph.tree?.count ?? 0,
 		drawNow: () => page.flame.graph.drawNow(),
 		drawTimes_ms: () => [...page.flame.graph.drawTimes_ms],
+		tree: () => page.flame.graph.tree,
+		openMenu: (node) => page.flame.openMenu(node),
 	}),
 	heatMap: Object.freeze({ plot: () => page.heat.map.plot() }),
+	callers: Object.freeze({ boxes: () => page.flame.callers.boxes() }),
 	seriesChart: Object.freeze({ plot: () => page.chart.chart.plot() }),
 });
 

@@ -4,15 +4,20 @@
 
 import { colorByKind } from "./flame_colors.js";
 import { FrameText } from "./frame_text.js";
+import { shortName } from "./short_name.js";
 
 export const ROW = 20;	      // height of a level, px
 const BOX_MIN = 0.5;	      // narrower boxes join into one strip, px
+const CHAR_MIN = 4;	      // px of most characters
 const STRIP_ALPHA = 0.5;
 const TEXT_MIN = 22;	      // narrower boxes have no text, px
 const TEXT_PAD = 5;
 const ZOOM_MS = 170;
 const ROWS_ABOVE_ZOOM = 2;    // ancestors still visible when a zoom scrolls
 const DRAW_TIMES_KEPT = 240;
+const DRAG_MIN = 4;	      // px; less is a click
+const WHEEL_ZOOM = 1.003;     // per px of the wheel
+const SPAN_MIN = 1e-7;	      // of the whole
 const PAD = 8;		      // below the last row, px
 
 export class FlameGraph extends EventTarget {
@@ -23,6 +28,8 @@ export class FlameGraph extends EventTarget {
 	#zoom = 0;
 	#hover = -1;
 	#focus = -1;
+	#current = -1; // the match that a search is at
+	#pan = null;   // a drag: { x, y, from, to, scrollTop, moved }
 	#pointer = null; // its last position on the canvas
 	#rootAtTop = true;
 	#palette;
@@ -34,10 +41,11 @@ export class FlameGraph extends EventTarget {
 	#fullHeight = 0; // of all levels, px
 	#laidHeight = 0; // of the canvas when fullHeight was set
 	#text = new FrameText();
+	#short = new Map(); // of the tree's names
 
 	/**
 	 * Events: "zoom" (detail: node), "hover" and "focus" (detail: { node, x, y } or null),
-	 * "search" (detail: name).
+	 * "search" (detail: name), "menu" (detail: { node, x, y }), "copy" (detail: node).
 	 */
 	constructor(scroller, spacer, canvas, palette) {
 		super();
@@ -64,6 +72,8 @@ export class FlameGraph extends EventTarget {
 		this.#search = null;
 		this.#hover = -1;
 		this.#focus = -1;
+		this.#current = -1;
+		this.#short.clear();
 		this.#repaint();
 		this.#zoom = zoom;
 		this.#animation = null;
@@ -102,6 +112,36 @@ export class FlameGraph extends EventTarget {
 	setSearch(found) {
 		this.#search = found;
 		this.#redraw();
+	}
+
+	/** Mark @node (-1: none) as the search's current match, and scroll to it. */
+	setCurrent(node) {
+		this.#current = node;
+		if (node >= 0)
+			this.#scrollToLevel(this.#tree.depth[node]);
+		this.#redraw();
+	}
+
+	/** The same without scrolling. */
+	markCurrent(node) {
+		this.#current = node;
+		this.#redraw();
+	}
+
+	/** Was it moved or scaled by the pointer? */
+	get isMoved() {
+		if (!this.#tree || this.#animation)
+			return false;
+		const [from, to] = this.#spanOf(this.#zoom);
+		return this.#from !== from || this.#to !== to;
+	}
+
+	/** Is @node drawn at least @least px wide, wherever it is scrolled to? */
+	isWide(node, least) {
+		const { start, total } = this.#tree;
+		const [from, to] = this.#spanOf(this.#zoom);
+
+		return start[node] + total[node] > from && start[node] < to && (total[node] * this.width) / (to - from) >= least;
 	}
 
 	setRootAtTop(rootAtTop) {
@@ -173,7 +213,7 @@ export class FlameGraph extends EventTarget {
 			if (width >= 1)
 				boxes.push({ node, name: tree.nameOf(node), module: tree.moduleOf(node),
 					     kind: tree.kindOf(node), self: tree.self[node], total: tree.total[node],
-					     depth: tree.depth[node], matched: Boolean(this.#search?.match[node]),
+					     depth: tree.depth[node], matched: Boolean(this.#search?.match[node]), current: node === this.#current,
 					     x: corner.x + x, y: corner.y + y, width, height: ROW - 1 });
 		});
 		return boxes.sort((a, b) => b.width - a.width || a.depth - b.depth);
@@ -274,6 +314,7 @@ export class FlameGraph extends EventTarget {
 		this.#setText();
 		this.#eachVisible((node, x, width, y) => this.#drawBox(node, x, width, y),
 				  (strip, y) => this.#drawStrip(strip, y));
+		this.#drawMark(this.#current, this.#palette.ink);
 		this.#drawMark(this.#hover, this.#palette.ink);
 		this.#drawMark(this.#focus, this.#palette.focus);
 	}
@@ -346,11 +387,22 @@ export class FlameGraph extends EventTarget {
 		ctx.fillRect(left, y, shown, ROW - 1);
 		if (shown < TEXT_MIN)
 			return;
-		const text = this.#text.fit(this.#tree.nameOf(node), shown - 2 * TEXT_PAD);
+		const text = this.#text.fit(this.#nameFor(node, shown), shown - 2 * TEXT_PAD);
 		if (!text)
 			return;
 		ctx.fillStyle = matched ? palette["match-ink"] : dim ? palette["dim-ink"] : palette["frame-ink"];
 		ctx.fillText(text, left + TEXT_PAD, y + ROW / 2);
+	}
+
+	/** The name of @node, without its templates' arguments where it is too long for @width px. */
+	#nameFor(node, width) {
+		const name = this.#tree.nameOf(node);
+
+		if (name.length * CHAR_MIN < width)
+			return name;
+		if (!this.#short.has(name))
+			this.#short.set(name, shortName(name));
+		return this.#short.get(name);
 	}
 
 	// In the colour of the widest box, but pale: a strip is not one frame.
@@ -397,6 +449,11 @@ export class FlameGraph extends EventTarget {
 		this.canvas.addEventListener("pointermove", (event) => this.#onPointer(event));
 		this.canvas.addEventListener("pointerleave", () => this.#onLeave());
 		this.canvas.addEventListener("click", (event) => this.#onClick(event));
+		this.canvas.addEventListener("pointerdown", (event) => this.#onDown(event));
+		this.canvas.addEventListener("pointerup", () => this.#onUp());
+		this.canvas.addEventListener("pointercancel", () => this.#onUp());
+		this.canvas.addEventListener("wheel", (event) => this.#onWheel(event), { passive: false });
+		this.canvas.addEventListener("contextmenu", (event) => this.#onMenu(event));
 		this.scroller.addEventListener("keydown", (event) => this.#onKey(event));
 		this.scroller.addEventListener("blur", () => this.#setFocus(-1));
 		new ResizeObserver(() => this.resize()).observe(this.scroller);
@@ -414,7 +471,73 @@ export class FlameGraph extends EventTarget {
 		return this.#tree.nodeAt(level, this.#from + (x / this.width) * (this.#to - this.#from));
 	}
 
+	// A drag moves the picture; a finger scrolls the page instead.
+	#onDown(event) {
+		if (event.button !== 0 || event.pointerType === "touch" || !this.#tree)
+			return;
+		this.#pan = { x: event.clientX, y: event.clientY, from: this.#from, to: this.#to, scrollTop: this.scroller.scrollTop,
+			      moved: false, pointer: event.pointerId };
+	}
+
+	#onUp() {
+		// The click that follows sees whether it ended a drag.
+		setTimeout(() => (this.#pan = null), 0);
+	}
+
+	#dragTo(x, y) {
+		const pan = this.#pan;
+
+		if (!pan.moved && Math.abs(x - pan.x) + Math.abs(y - pan.y) < DRAG_MIN)
+			return;
+		if (!pan.moved)
+			this.canvas.setPointerCapture(pan.pointer);
+		pan.moved = true;
+		this.#setHover(-1);
+		this.#setSpan(pan.from - ((x - pan.x) * (pan.to - pan.from)) / this.width, pan.to - pan.from);
+		this.scroller.scrollTop = pan.scrollTop - (y - pan.y);
+	}
+
+	/** Show @length of the root's value from @from on, as far as there is any. */
+	#setSpan(from, length) {
+		const whole = this.#tree.total[0];
+		const shown = Math.min(length, whole);
+
+		this.#animation = null;
+		this.#from = Math.max(0, Math.min(from, whole - shown));
+		this.#to = this.#from + Math.max(shown, 1e-9);
+		this.#redraw();
+	}
+
+	/** Ctrl and the wheel: zoom about the pointer. Sideways: pan. */
+	#onWheel(event) {
+		if (!this.#tree || (!event.ctrlKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)))
+			return;
+		event.preventDefault();
+		const length = this.#to - this.#from;
+		if (!event.ctrlKey) {
+			this.#setSpan(this.#from + (event.deltaX * length) / this.width, length);
+			return;
+		}
+		const at = (event.clientX - this.canvas.getBoundingClientRect().x) / this.width;
+		const next = Math.max(length * WHEEL_ZOOM ** event.deltaY, this.#tree.total[0] * SPAN_MIN);
+		this.#setSpan(this.#from + at * (length - next), next);
+	}
+
+	#onMenu(event) {
+		const node = this.#nodeUnder(event);
+
+		if (node < 0)
+			return;
+		event.preventDefault();
+		this.#setHover(-1);
+		this.dispatchEvent(new CustomEvent("menu", { detail: { node, x: event.clientX, y: event.clientY } }));
+	}
+
 	#onPointer(event) {
+		if (this.#pan) {
+			this.#dragTo(event.clientX, event.clientY);
+			return;
+		}
 		this.#pointer = { clientX: event.clientX, clientY: event.clientY };
 		this.#hoverAgain();
 	}
@@ -442,7 +565,7 @@ export class FlameGraph extends EventTarget {
 	#onClick(event) {
 		const node = this.#nodeUnder(event);
 
-		if (node < 0)
+		if (node < 0 || this.#pan?.moved)
 			return;
 		if (event.shiftKey)
 			this.dispatchEvent(new CustomEvent("search", { detail: this.#tree.nameOf(node) }));
@@ -484,11 +607,24 @@ export class FlameGraph extends EventTarget {
 			ArrowRight: () => this.#setFocus(focus < 0 ? this.#zoom : this.#neighbour(focus, 1)),
 			Enter: () => focus >= 0 && this.#requestZoom(focus),
 			Backspace: () => this.#requestZoom(this.#tree.parent[this.#zoom]),
+			Home: () => this.#setFocus(this.#zoom),
+			c: () => focus >= 0 && this.dispatchEvent(new CustomEvent("copy", { detail: focus })),
+			m: () => focus >= 0 && this.#openMenu(focus),
+			ContextMenu: () => focus >= 0 && this.#openMenu(focus),
 		};
 		if (!moves[event.key])
 			return;
 		event.preventDefault();
 		moves[event.key]();
+	}
+
+	#openMenu(node) {
+		const { x, y, width } = this.#rectOf(node);
+		const corner = this.canvas.getBoundingClientRect();
+
+		this.dispatchEvent(new CustomEvent("menu", {
+			detail: { node, x: corner.x + x + Math.min(width / 2, 200), y: corner.y + y + ROW, byKey: true },
+		}));
 	}
 
 	#widestChild(node) {

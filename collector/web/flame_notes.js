@@ -113,25 +113,37 @@ export function showLegend(list, tree) {
 /**
  * Fill @paragraph with what the graph does not show: truncated stacks and nodes too small to draw.
  * onMore() requests more nodes; null at the limit.
+ * onUnfold() shows the interpreter frames that were folded.
  */
-export function showCoverage(paragraph, tree, onMore) {
+export function showCoverage(paragraph, tree, onMore, onUnfold) {
 	const truncated = tree.truncatedValue();
 	const parts = [`${formatCount(tree.stackCount)} stacks of ${formatCount(tree.seriesCount)} series`];
 
 	parts.push(truncated > 0 ? `${formatShare(truncated, tree.value)} in truncated stacks` : "no stack truncated");
 	paragraph.replaceChildren(parts.join("; "));
-	if (tree.nodeCount <= tree.count) {
-		paragraph.append("; every frame drawn.");
-		return;
+	if (tree.nodeCount <= tree.received) {
+		paragraph.append("; every frame drawn");
+	} else {
+		paragraph.append(`; not drawn: the smallest ${formatCount(tree.nodeCount - tree.received)} of ` +
+			`${formatCount(tree.nodeCount)} frames `);
+		if (onMore)
+			paragraph.append(linkButton("draw more", onMore));
 	}
-	paragraph.append(`; not drawn: the smallest ${formatCount(tree.nodeCount - tree.count)} of ` +
-		`${formatCount(tree.nodeCount)} frames. `);
-	if (onMore) {
-		const more = element("button", "link", "Draw more");
-		more.type = "button";
-		more.addEventListener("click", onMore);
-		paragraph.append(more);
-	}
+	if (tree.folded > 0)
+		paragraph.append(`; ${formatCount(tree.folded)} interpreter ${tree.folded === 1 ? "frame" : "frames"} folded `, linkButton("show", onUnfold));
+}
+
+function linkButton(text, onClick) {
+	const button = element("button", "link", text);
+
+	button.type = "button";
+	button.addEventListener("click", onClick);
+	return button;
+}
+
+/** "3 of 17, 12.4 %": the match at @at of @found.nodes. */
+export function stepSentence(tree, found, at) {
+	return `${formatCount(at + 1)} of ${formatCount(found.count)}, ${formatShare(tree.total[found.nodes[at]], tree.value)}`;
 }
 
 /** The search's result line for @found (FlameTree.find()). */

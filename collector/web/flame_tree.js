@@ -68,6 +68,8 @@ export class FlameTree {
 		this.grouped = grouped;
 		this.cut = Number(answer.cut ?? 0);
 		this.nodeCount = Number(answer.node_count ?? count); // before the collector dropped small ones
+		this.received = Number(answer.received ?? count); // before frames were folded here
+		this.folded = Number(answer.folded ?? 0);
 		this.stackCount = Number(answer.stacks ?? 0);
 		this.seriesCount = Number(answer.series ?? 0);
 		this.parent = column(nodes, "parent", count, Uint32Array);
@@ -109,7 +111,8 @@ export class FlameTree {
 
 	/** "python", "native", ...; "group" for label values, or "root" or "truncated". */
 	kindOf(node) {
-		if (node === 0)
+		// Between its callers and callees the root is a function.
+		if (node === 0 && this.kind[0] === 0)
 			return "root";
 		if (isTruncated(this.nameOf(node)))
 			return "truncated";
@@ -186,7 +189,7 @@ export class FlameTree {
 	selfByKind() {
 		const sums = new Map();
 
-		for (let node = 1; node < this.count; node++) {
+		for (let node = this.count && this.kindOf(0) !== "root" ? 0 : 1; node < this.count; node++) {
 			if (this.self[node] > 0) {
 				const kind = this.kindOf(node);
 				sums.set(kind, (sums.get(kind) ?? 0) + this.self[node]);
@@ -210,25 +213,27 @@ export class FlameTree {
 	}
 
 	/**
-	 * Nodes whose name @matches(name): { match: a byte per node, count, value }. The value counts
-	 * each stack once, however many of its frames match.
+	 * Nodes whose name @matches(name): { match: a byte per node, count, value, nodes: largest first }. The value
+	 * counts each stack once, however many of its frames match.
 	 */
 	find(matches) {
 		const nameMatches = this.names.map((name) => (matches(name) ? 1 : 0));
 		const match = new Uint8Array(this.count);
 		const covered = new Uint8Array(this.count); // this node or one above it matches
-		let count = 0;
+		const nodes = [];
 		let value = 0;
 
 		for (let node = 1; node < this.count; node++) {
 			const above = covered[this.parent[node]];
 			match[node] = nameMatches[this.name[node]];
 			covered[node] = above | match[node];
-			count += match[node];
+			if (match[node])
+				nodes.push(node);
 			if (match[node] && !above)
 				value += this.total[node];
 		}
-		return { match, count, value };
+		nodes.sort((a, b) => this.total[b] - this.total[a] || a - b);
+		return { match, count: nodes.length, value, nodes };
 	}
 
 	#layOut() {

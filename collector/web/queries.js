@@ -7,6 +7,7 @@ import { SHEDDING_LABELS } from "./knob.js";
 import { hasIdle, isForeign, LABELS_OF_TYPES, specOf } from "./profile_type.js";
 import { regionsOf } from "./regions.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
+import { withShares } from "./time_shares.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
 const IDLE = { name: "wait", op: "!=", value: "idle" };
@@ -65,11 +66,27 @@ function selected(view, range) {
 }
 
 export function fetchMerge(view, range, signal) {
-	return request("merge", { ...selected(view, range), max_nodes: view.nodes, group_by: groupOf(view) }, signal);
+	return request("merge", { ...selected(view, range), ...frames(view), max_nodes: view.nodes, group_by: groupOf(view) }, signal);
 }
 
-export function fetchTop(view, range, signal) {
-	return request("top", { ...selected(view, range), limit: TOP_ROWS_MAX }, signal);
+// Frames are functions, or their lines.
+const frames = (view) => ({ lines: view.lines === "on" ? "all" : "none" });
+
+/** { callers, callees }: the trees above and below the function in view.sandwich. */
+export function fetchCallers(view, range, signal) {
+	return request("callers", { ...selected(view, range), ...frames(view), max_nodes: view.nodes, function: view.sandwich }, signal);
+}
+
+/** The table of functions; of CPU time with view.columns also where each one's time goes: time_shares.js. */
+export async function fetchTop(view, range, signal) {
+	const top = (of, extra = []) => request("top", { ...selected(of, range), query: selectorOf(of, extra), ...frames(view), limit: TOP_ROWS_MAX }, signal);
+	const other = (type, ...extra) => top({ ...view, ...showType(view, type) }, extra);
+
+	if (view.columns !== "on" || view.type !== TYPE.CPU)
+		return request("top", { ...selected(view, range), ...frames(view), limit: TOP_ROWS_MAX }, signal);
+	const [cpu, blocked, gpu, spin] = await Promise.all([top(view), other(TYPE.OFF_CPU, { name: "wait", op: "!~", value: "idle|gpu" }),
+		other(TYPE.OFF_CPU, { name: "wait", op: "=", value: "gpu" }), other(TYPE.GPU_SPIN)]);
+	return withShares(cpu, [blocked], [gpu, spin]);
 }
 
 const sumOf = (series) => series.reduce((sum, s) => sum + s.total, 0);

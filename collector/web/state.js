@@ -18,6 +18,7 @@ const AROUND_TIMES = 5;
 
 const isTime = (text) => resolveTime(text, 0) !== null;
 const oneOf = (...words) => (text) => words.includes(text);
+const isSwitch = oneOf("on", "off");
 const atMost = (length) => (text) => text.length <= length;
 
 /**
@@ -30,6 +31,12 @@ const atMost = (length) => (text) => text.length <= length;
  *   zoom    key of the zoomed frame  search  text searched for in the flame graph
  *   filter  text filtering the table sort    column, "-" before it: smallest first
  *   layout  which panes are shown    root    where the flame graph's root lies
+ *   fold    "on": interpreter frames between Python functions are folded
+ *   lines   "on": frames are source lines, not functions
+ *   recursion, libraries  "on": calls to itself, and calls within a library, are one frame
+ *   hide    names of hidden functions, a line each      focus  name of the one whose stacks alone are shown
+ *   color   what colours mean        sandwich  function whose callers and callees are shown
+ *   columns "on": the table has columns of where time goes
  *   live    refresh while the range ends now
  *   nodes   maximum number of boxes
  */
@@ -46,9 +53,18 @@ const FIELDS = {
 	zoom: { fallback: "", check: (text) => /^[0-9a-f]{16}$/.test(text) },
 	search: { fallback: "", check: atMost(400) },
 	filter: { fallback: "", check: atMost(400) },
-	sort: { fallback: "self", check: (text) => /^-?(name|self|total)$/.test(text) },
+	sort: { fallback: "self", check: (text) => /^-?(name|self|total|python|native|kernel|gpu|blocked)$/.test(text) },
 	layout: { fallback: "both", check: oneOf("flame", "both", "table") },
 	root: { fallback: "top", check: oneOf("top", "bottom") },
+	fold: { fallback: "on", check: isSwitch },
+	lines: { fallback: "off", check: isSwitch },
+	recursion: { fallback: "off", check: isSwitch },
+	libraries: { fallback: "off", check: isSwitch },
+	hide: { fallback: "", check: atMost(4096) },
+	focus: { fallback: "", check: atMost(1024) },
+	color: { fallback: "kind", check: oneOf("kind", "module") },
+	sandwich: { fallback: "", check: atMost(1024) },
+	columns: { fallback: "off", check: isSwitch },
 	live: { fallback: "on", check: oneOf("on", "off") },
 	nodes: { fallback: String(NODES_DEFAULT), check: (text) => /^\d{1,6}$/.test(text) && +text >= 1 && +text <= NODES_MAX },
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table's pane: loads the functions; a click on one searches for it in the flame graph.
 
+import { TYPE } from "./contract.js";
 import { byId } from "./element.js";
 import { exactSearch } from "./frame_search.js";
 import { Panel } from "./panel.js";
@@ -14,6 +15,8 @@ export class TablePane {
 		this.#state = state;
 		this.panel = new Panel(byId("table-progress"), byId("table-error"));
 		this.table = new TopTable();
+		byId("columns").addEventListener("click", () =>
+			state.change({ columns: state.view.columns === "on" ? "off" : "on" }, { replace: true }));
 		this.table.addEventListener("sort", (event) => state.change({ sort: event.detail }, { replace: true }));
 		this.table.addEventListener("filter", (event) => state.change({ filter: event.detail }, { replace: true }));
 		this.table.addEventListener("pick", (event) => this.#onPick(event.detail));
@@ -38,6 +41,8 @@ export class TablePane {
 	show(view) {
 		this.table.setSort(view.sort);
 		this.table.setFilter(view.filter);
+		byId("columns").ariaPressed = String(view.columns === "on");
+		byId("columns").hidden = view.type !== TYPE.CPU;
 		this.showSearch(view);
 	}
 

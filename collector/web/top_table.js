@@ -5,6 +5,8 @@ import { FRAME_KINDS } from "./contract.js";
 import { byId, element, setOptionalText } from "./element.js";
 import { formatCount, formatShare, formatShort } from "./format.js";
 import { frameMatcher } from "./frame_search.js";
+import { nameElement } from "./short_name.js";
+import { SHARE_COLUMNS } from "./time_shares.js";
 
 const ROW = 30;	       // px, as in style.css
 const ROWS_BEYOND = 8; // rows kept above and below the visible ones
@@ -13,6 +15,7 @@ const COMPARE = {
 	name: (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0),
 	self: (a, b) => b.self - a.self || b.total - a.total,
 	total: (a, b) => b.total - a.total || b.self - a.self,
+	...Object.fromEntries(SHARE_COLUMNS.map(([key]) => [key, (a, b) => (b.shares?.[key] ?? 0) - (a.shares?.[key] ?? 0) || b.total - a.total])),
 };
 
 export class TopTable extends EventTarget {
@@ -36,14 +39,16 @@ export class TopTable extends EventTarget {
 		this.body.addEventListener("keydown", (event) => this.#onKey(event));
 		this.filter.addEventListener("input", () =>
 			this.dispatchEvent(new CustomEvent("filter", { detail: this.filter.value })));
+		byId("table").querySelector("thead tr").append(...SHARE_COLUMNS.map(shareHead));
 		for (const head of byId("table").querySelectorAll("th"))
 			head.firstElementChild.addEventListener("click", () => this.#onHead(head.dataset.sort));
 		new ResizeObserver(() => this.#render(true)).observe(this.scroller);
 	}
 
-	/** Show the answer of /api/v1/top; null: nothing. */
+	/** Show the answer of /api/v1/top, which may be withShares(); null: nothing. */
 	setAnswer(answer) {
 		this.#answer = answer;
+		byId("table").dataset.shares = String(Boolean(answer?.rows[0]?.shares));
 		this.#arrange();
 	}
 
@@ -110,8 +115,9 @@ export class TopTable extends EventTarget {
 		const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.name : undefined;
 		const made = rows.map((row) => this.#row(row));
 
-		this.body.replaceChildren(spacerRow(first * ROW), ...made,
-					  spacerRow((this.#rows.length - first - rows.length) * ROW));
+		const columns = rows[0]?.shares ? 3 + SHARE_COLUMNS.length : 3;
+		this.body.replaceChildren(spacerRow(first * ROW, columns), ...made,
+					  spacerRow((this.#rows.length - first - rows.length) * ROW, columns));
 		// Tab reaches one row, arrow keys the others; new rows keep the focus.
 		const reached = made.find((row) => row.dataset.name === focused) ?? made[0];
 		if (reached)
@@ -123,9 +129,9 @@ export class TopTable extends EventTarget {
 	#row(row) {
 		const { total: whole, unit } = this.#answer;
 		const swatch = element("span", `swatch kind-${safeKind(row.kind)}`);
-		const name = element("span", "function-name", row.name);
+		const name = nameElement(row.name);
 		const made = element("tr", "", element("td", "function", swatch, name),
-				     shareCell(row.self, whole, unit), shareCell(row.total, whole, unit));
+				     shareCell(row.self, whole, unit), shareCell(row.total, whole, unit), ...partCells(row));
 
 		name.title = row.module ? `${row.name}\n${row.module}` : row.name;
 		made.dataset.name = row.name;
@@ -179,11 +185,31 @@ function shareCell(value, whole, unit) {
 	return cell;
 }
 
-function spacerRow(height) {
+function shareHead([key, title, meaning]) {
+	const button = element("button", "", title);
+	const head = element("th", "number part", button);
+
+	button.type = "button";
+	head.scope = "col";
+	head.dataset.sort = key;
+	head.ariaSort = "none";
+	head.title = `Share of the function’s time: ${meaning}`;
+	return head;
+}
+
+function partCells({ shares }) {
+	return !shares ? [] : SHARE_COLUMNS.map(([key, title]) => {
+		const cell = element("td", "number part", shares[key] > 0 ? formatShare(shares[key], 1) : "");
+		cell.title = `${title} ${formatShare(shares[key], 1)}`;
+		return cell;
+	});
+}
+
+function spacerRow(height, columns) {
 	const cell = element("td");
 	const row = element("tr", "spacer", cell);
 
-	cell.colSpan = 3;
+	cell.colSpan = columns;
 	cell.style.height = `${height}px`;
 	row.hidden = height <= 0;
 	row.ariaHidden = "true";

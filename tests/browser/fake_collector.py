@@ -136,17 +136,22 @@ def noise(name, second):
     return random.Random(f"{name}{second}").random() * 0.22
 
 
+def without_line(frame):
+    """The frame of a function, whatever its line."""
+    return (re.sub(r":\d+\)$", ")", frame[0]), *frame[1:])
+
+
 class MergedShape:
     """One tree of several: its nodes, and where the nodes of each are in it."""
 
-    def __init__(self, trees):
-        """@trees: [(name of the node that they are below or None, tree)]."""
+    def __init__(self, trees, named=lambda frame: frame):
+        """@trees: [(name of the node that they are below or None, tree)]. @named: of a frame, the one that is shown."""
         merged = Tree()
         self.places = []
         for group, tree in trees:
             place = [0 if group is None else merged.add(0, (group, "", UNKNOWN))]
             for node in range(1, len(tree.parent)):
-                place.append(merged.add(place[tree.parent[node]], tree.frame[node]))
+                place.append(merged.add(place[tree.parent[node]], named(tree.frame[node])))
             self.places.append([(at, weight) for at, weight in zip(place[1:], tree.self_weight[1:]) if weight])
         self.parent, self.frame = merged.parent, merged.frame
 
@@ -429,16 +434,46 @@ class Api:
                 if value and self.data.trees_of(service, wait)[number]:
                     parts.append((below, service, wait, number))
                     filled.append(value)
-        shape = self.shape(tuple(parts))
+        shape = self.shape(tuple(parts), params.get("lines", "interpreted"))
         return shape, *shape.fill(filled)
 
     @functools.lru_cache(32)
-    def shape(self, parts):
-        return MergedShape([(below, self.data.trees_of(service, wait)[number]) for below, service, wait, number in parts])
+    def shape(self, parts, lines):
+        return MergedShape([(below, self.data.trees_of(service, wait)[number]) for below, service, wait, number in parts],
+                           *([without_line] if lines == "none" else []))
+
+    def callers(self, params):
+        """Both sides of the outermost calls of a function, node by node."""
+        tree, own, total = self.merged(params)
+        above, below = Tree(), Tree()
+        values = {above: {}, below: {}}
+        inside = {}
+
+        def add(side, parent, frame, of_self, of_total):
+            node = side.add(parent, frame) if parent is not None else 0
+            sums = values[side].setdefault(node, [0, 0])
+            sums[0] += of_self
+            sums[1] += of_total
+            return node
+
+        for node in range(1, len(tree.parent)):
+            if tree.parent[node] in inside:
+                inside[node] = add(below, inside[tree.parent[node]], tree.frame[node], own[node], total[node])
+            elif tree.frame[node][0] == params["function"]:
+                above.frame[0] = below.frame[0] = tree.frame[node]
+                inside[node] = add(below, None, None, own[node], total[node])
+                at, caller = add(above, None, None, 0, total[node]), tree.parent[node]
+                while caller:
+                    at, caller = add(above, at, tree.frame[caller], 0, total[node]), tree.parent[caller]
+                values[above][at][0] += total[node]
+        filled = {side: [[values[side].get(node, [0, 0])[i] for node in range(len(side.parent))] for i in range(2)] for side in (above, below)}
+        return {"callers": self.tree_answer(params, above, *filled[above]), "callees": self.tree_answer(params, below, *filled[below])}
 
     def merge(self, params):
+        return self.tree_answer(params, *self.merged(params))
+
+    def tree_answer(self, params, tree, own, total):
         _, from_s, to_s = self.common(params)
-        tree, own, total = self.merged(params)
         nodes_max = int(params.get("max_nodes", 16384))
         keep = [n for n in range(len(total)) if n == 0 or total[n] > 0]
         node_count = len(keep)
@@ -478,10 +513,25 @@ class Api:
             row[0] += own[node]
             if tree.outermost[node]:
                 row[1] += total[node]
+        ran = self.ran(tree, own)
         ordered = sorted(((f, s, t) for f, (s, t) in rows.items() if t), key=lambda r: (-r[1], -r[2], r[0]))
-        return {**self.type_fields(params), "total": total[0], "function_count": len(ordered),
-                "rows": [{"name": f[0], "module": f[1], "kind": KINDS[f[2]], "self": s, "total": t}
+        return {**self.type_fields(params), "kinds": KINDS, "total": total[0], "function_count": len(ordered),
+                "rows": [{"name": f[0], "module": f[1], "kind": KINDS[f[2]], "self": s, "total": t, "ran": ran[f]}
                          for f, s, t in ordered[:int(params.get("limit", 100))]]}
+
+    def ran(self, tree, own):
+        """Of each function's total: the time by the kind of code that ran; the interpreter's own binary runs Python."""
+        sums = [[0] * len(KINDS) for _ in own]
+        for node in range(len(own) - 1, 0, -1):
+            kind, module = tree.frame[node][2], tree.frame[node][1].rsplit("/", 1)[-1]
+            sums[node][PYTHON if kind == NATIVE and module.startswith(("python", "libpython")) else kind] += own[node]
+            if tree.parent[node]:
+                sums[tree.parent[node]] = [a + b for a, b in zip(sums[tree.parent[node]], sums[node])]
+        ran = {}
+        for node in range(1, len(own)):
+            if tree.outermost[node]:
+                ran[tree.frame[node]] = [a + b for a, b in zip(ran.get(tree.frame[node], [0] * len(KINDS)), sums[node])]
+        return ran
 
     def time_series(self, params):
         _, from_s, to_s = self.common(params)
@@ -639,7 +689,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send(200, api.collapsed(params).encode(), "text/plain", {"Content-Disposition": "attachment; filename=profile.collapsed"})
             return
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
-        routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "top": api.top, "series": api.time_series,
+        routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "callers": api.callers, "top": api.top, "series": api.time_series,
                   "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "heatmap": api.heatmap}
         if values:
             answer = api.label_values(values[1], params)

@@ -40,7 +40,7 @@ def test_finds_and_shares_a_hot_function(collector_url, range_ms, open_page, art
     names = [s["group"] for s in services if s["group"]]
     service = next((name for name in names if name.startswith("browser-")), names[0])
     selector = f'{{service="{service}"}}'
-    top = ask(url, "top", query=selector, limit=500, **between)
+    top = ask(url, "top", query=selector, limit=500, lines="none", **between)
     page = open_page(f"{url}/?from={from_ms}&to={to_ms}&nodes=131072")
     page.screenshot(artefact("journey-1-opened"))
 

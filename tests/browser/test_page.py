@@ -85,7 +85,7 @@ def test_click_zooms_in_path_and_escape_out(fake, open_page):
     assert page.evaluate("cairn.flameGraph.zoomed()") == deep["name"]
     page.evaluate("document.querySelector('#breadcrumb button:nth-of-type(2)').click()")
     page.settle()
-    assert page.evaluate("cairn.flameGraph.zoomed()") == "_start"
+    assert page.evaluate("cairn.flameGraph.zoomed()") == "<module> (serve.py)"
     page.evaluate("history.back()")
     page.wait("cairn.settled()")
     page.wait(f"cairn.flameGraph.zoomed() === {deep['name']!r}", "Back goes to the zoom before")
@@ -143,6 +143,7 @@ def test_arrow_keys_move_in_flame_graph(fake, open_page):
     assert page.text("#flame-focus").startswith("total,")
     page.press("ArrowDown")
     page.press("ArrowDown")
+    parent = page.text("#flame-focus")
     page.press("ArrowDown")
     focused = page.text("#flame-focus")
     assert "Python" in focused and "% of all" in focused.replace("\u202f", " ")
@@ -151,7 +152,7 @@ def test_arrow_keys_move_in_flame_graph(fake, open_page):
     assert page.evaluate("cairn.flameGraph.zoomed()") == focused.split(", Python")[0]
     page.press("Backspace")
     page.settle()
-    assert page.evaluate("cairn.flameGraph.zoomed()") == "main"
+    assert page.evaluate("cairn.flameGraph.zoomed()") == parent.split(", Python")[0]
 
 
 def test_flame_orientation_puts_root_at_bottom(fake, open_page):
@@ -212,7 +213,7 @@ def test_table_sorts_filters_and_selects(fake, open_page):
     page = open_page(fake.url + "/?query=llm-gateway&nodes=131072&live=off")
     by_self = visible_rows(page)
     page.click("th[data-sort=total] button")
-    assert visible_rows(page)[0] in ("<module> (serve.py:1)", "main", "_start") and visible_rows(page) != by_self
+    assert visible_rows(page)[0] in ("<module> (serve.py)", "main", "_start") and visible_rows(page) != by_self
     page.click("th[data-sort=total] button")
     assert view(page, "sort") == "-total"
     page.click("#table-filter")

@@ -74,10 +74,10 @@ static void expect_sums(const struct sums *sums, const struct flame_tree *tree, 
 	for (uint32_t i = 0; i < tree->node_count; i++) {
 		const struct flame_node *node = &tree->nodes[i];
 
-		assert_true((i ? asprintf(&paths[i], "%s%s/%d|", paths[node->parent],
-					  string_table_get(&tree->strings, node->name),
-					  (int)node->kind)
-			       : asprintf(&paths[i], "%s", "")) >= 0);
+		assert_true(
+			(i ? asprintf(&paths[i], "%s%s/%d|", paths[node->parent],
+				      string_table_get(&tree->strings, node->name), (int)node->kind)
+			   : asprintf(&paths[i], "%s", "")) >= 0);
 		if (i)
 			below[node->parent] += node->total;
 		EXPECT_EQ(sums_at(sums, paths[i]), node->total, what);
@@ -118,7 +118,8 @@ TEST(callers_and_callees_equal_a_naive_walk)
 		}
 		found += callers->count;
 		assert_int_equal(0, query_flame_tree(&query, &tree, &err));
-		assert_int_equal(0, flame_tree_callers(&tree, function, NULL, &above, &below, &err));
+		assert_int_equal(0,
+				 flame_tree_callers(&tree, function, NULL, &above, &below, &err));
 		expect_sums(callers, &above, function);
 		expect_sums(callees, &below, function);
 		flame_tree_deinit(&above);
@@ -151,4 +152,4 @@ TEST(callers_end_at_the_deadline)
 }
 
 RUN_TESTS(cmocka_unit_test(callers_and_callees_equal_a_naive_walk),
-      cmocka_unit_test(callers_end_at_the_deadline))
+	  cmocka_unit_test(callers_end_at_the_deadline))

@@ -10,17 +10,39 @@ static const struct {
 	uint32_t number;
 	const char *titles[3]; // by enum frame_lines
 } cases[] = {
-	{ "Python", FRAME_KIND_PYTHON, "step", "/srv/a.py", 7,
+	{ "Python",
+	  FRAME_KIND_PYTHON,
+	  "step",
+	  "/srv/a.py",
+	  7,
 	  { "step (a.py:7)", "step (a.py)", "step (a.py:7)" } },
-	{ "Python without a line", FRAME_KIND_PYTHON, "step", "/srv/a.py", 0,
+	{ "Python without a line",
+	  FRAME_KIND_PYTHON,
+	  "step",
+	  "/srv/a.py",
+	  0,
 	  { "step (a.py)", "step (a.py)", "step (a.py)" } },
 	{ "Python without a file", FRAME_KIND_PYTHON, "step", "", 7, { "step", "step", "step" } },
-	{ "native", FRAME_KIND_NATIVE, "dot", "/src/blas.c", 40, { "dot", "dot", "dot (blas.c:40)" } },
+	{ "native",
+	  FRAME_KIND_NATIVE,
+	  "dot",
+	  "/src/blas.c",
+	  40,
+	  { "dot", "dot", "dot (blas.c:40)" } },
 	{ "native without lines", FRAME_KIND_NATIVE, "dot", "", 0, { "dot", "dot", "dot" } },
 	{ "JIT", FRAME_KIND_JIT, "loop", "x.js", 3, { "loop", "loop", "loop (x.js:3)" } },
 	{ "kernel", FRAME_KIND_KERNEL, "read", "fs.c", 9, { "read_[k]", "read_[k]", "read_[k]" } },
-	{ "no name", FRAME_KIND_NATIVE, "", "", 0, { "lib.so+0x10", "lib.so+0x10", "lib.so+0x10" } },
-	{ "a name of two lines", FRAME_KIND_PYTHON, "a\nb;c", "d.py", 1,
+	{ "no name",
+	  FRAME_KIND_NATIVE,
+	  "",
+	  "",
+	  0,
+	  { "lib.so+0x10", "lib.so+0x10", "lib.so+0x10" } },
+	{ "a name of two lines",
+	  FRAME_KIND_PYTHON,
+	  "a\nb;c",
+	  "d.py",
+	  1,
 	  { "a b:c (d.py:1)", "a b:c (d.py)", "a b:c (d.py:1)" } },
 };
 
@@ -61,4 +83,4 @@ TEST(titles_of_sources_have_lines_on_demand)
 }
 
 RUN_TESTS(cmocka_unit_test(titles_have_the_lines_asked_for),
-      cmocka_unit_test(titles_of_sources_have_lines_on_demand))
+	  cmocka_unit_test(titles_of_sources_have_lines_on_demand))
