@@ -52,7 +52,7 @@ ifeq ($(V),)
 endif
 say = printf '  %-7s %s\n' $(1) $(2)
 
-BASE_LIBS := -ldw -lelf -lcurl -lgnutls -liberty -lxxhash -lyaml -lpcre2-8
+BASE_LIBS := -ldw -lelf -lcurl -lgnutls -liberty -lxxhash -lyaml -lpcre2-8 -lz -lm
 PROTO_LIBS := -lgrpc -lgpr -lnghttp2 -lprotobuf-c -lz $(BASE_LIBS)
 AGENT_LIBS := -lnettle -lbpf -lelf -lcapstone -llzma -lz -ljansson $(BASE_LIBS)
 COLLECTOR_LIBS := -lrocksdb -lstdc++ -lmicrohttpd -ljansson -lzstd -lz -lm $(PROTO_LIBS)
@@ -623,7 +623,7 @@ FUZZED := $(foreach module,bounded_json container_record container_records image
 	  section_reader shares slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \
 	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work workload batch spool_file,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,deadline.c rows.c selector.c) \
-	  $(addprefix collector/,access/access.c access/access_file.c http/http_exchange.c \
+	  $(addprefix collector/,access/access.c access/access_file.c doors/json_message.c http/http_exchange.c \
 	  http/http_parameters.c http/http_peers.c http/http_queue.c http/http_server.c http/http_watch.c query/query_ranges.c symbols/debug_elf.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
 	  $(addprefix proto/,export.c pprof.c export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
