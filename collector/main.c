@@ -22,6 +22,7 @@
 #include "collector/backup.h"
 #include "collector/boost/boost_table.h"
 #include "collector/check_command.h"
+#include "collector/doors/otlp_door.h"
 #include "collector/http/http_admin.h"
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
@@ -125,6 +126,12 @@ static int open_grpc(struct collector *collector, struct error *err)
 		  .work_per_byte = EXPORT_WORK_PER_BYTE,
 		  .admit = ingest_admit,
 		  .admit_context = collector->access },
+		{ .name = OTLP_METHOD,
+		  .handle = otlp_export,
+		  .context = &collector->api.doors,
+		  .work_per_byte = 1, // the door takes what it needs
+		  .admit = ingest_admit,
+		  .admit_context = collector->access },
 		{ .name = HEALTH_METHOD, .handle = readiness_health, .work_per_byte = 1 },
 	};
 	struct rpc_server_limits limits = rpc_server_limits_default;
@@ -172,6 +179,8 @@ static int open_http(struct collector *collector, struct error *err)
 		.admit = http_api_admit,
 		.is_slow = http_api_is_slow,
 		.handle = http_api_handle,
+		.body_max = http_api_body_max,
+		.bodies = &collector->messages,
 		.begin_upload = http_api_begin_upload,
 		.end_upload = http_api_end_upload,
 		.done = http_api_done,
@@ -370,6 +379,9 @@ static int collector_open(struct collector *collector, struct error *err)
 	collector->api.store = collector->store;
 	collector->api.receiver = collector->receiver;
 	collector->api.metrics = &collector->metrics;
+	collector->api.doors = (struct doors){ .store = collector->store,
+					       .metrics = &collector->metrics,
+					       .budget = &collector->messages };
 	rc = open_http(collector, err);
 	if (!rc)
 		rc = open_admin(collector, err);

@@ -17,6 +17,7 @@ enum route_access {
 	ROUTE_LOGIN = 1 << 30,
 	ROUTE_READ = ACCESS_READ,
 	ROUTE_UPLOAD = ACCESS_UPLOAD,
+	ROUTE_INGEST = ACCESS_INGEST,
 	ROUTE_ADMIN = ACCESS_ADMIN,
 };
 
@@ -64,6 +65,13 @@ static const struct route routes[] = {
 	{ "/api/v1/boosts", 0, http_handle_boosts, false, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/boosts", API_BOOST, http_handle_boost, true, ROUTE_ADMIN, HTTP_POST },
 	{ "/api/v1/boosts/{name}", 0, http_handle_boost_end, false, ROUTE_ADMIN, HTTP_DELETE },
+	{ "/api/v1/push", API_PUSH, http_handle_push, true, ROUTE_INGEST, HTTP_POST },
+	{ "/api/v1/batches", API_PUSH, http_handle_batches, true, ROUTE_INGEST, HTTP_POST },
+	{ "/ingest", API_PUSH, http_handle_ingest, true, ROUTE_INGEST, HTTP_POST },
+	{ "/pyroscope/ingest", API_PUSH, http_handle_ingest, true, ROUTE_INGEST, HTTP_POST },
+	{ "/push.v1.PusherService/Push", API_PUSH, http_handle_pusher, true, ROUTE_INGEST,
+	  HTTP_POST },
+	{ "/v1development/profiles", API_PUSH, http_handle_otlp, true, ROUTE_INGEST, HTTP_POST },
 	{ "/api/v1/whoami", 0, http_handle_whoami, false, ROUTE_LOGIN, HTTP_GET },
 	{ "/api/v1/login", 0, http_handle_login, false, ROUTE_LOGIN, HTTP_POST },
 	{ "/api/v1/logout", 0, http_handle_logout, false, ROUTE_OPEN, HTTP_POST },
@@ -119,6 +127,16 @@ bool http_api_is_slow(void *context, const struct http_request *request)
 
 	(void)context;
 	return request->method == HTTP_PUT || (route && route->slow);
+}
+
+size_t http_api_body_max(void *context, const struct http_request *request)
+{
+	char label[LABEL_NAME_BYTES_MAX + 1];
+	const struct route *route = find_route(request, label);
+
+	(void)context;
+	return route && route->known & API_PUSH && request->method == route->method ? DOOR_BYTES_MAX
+										    : 0;
 }
 
 static const struct route upload_route = {
@@ -285,7 +303,9 @@ void http_api_handle(void *context, const struct http_request *request,
 		refuse_method(route, response);
 		return;
 	}
-	if (api_request_parse(request, route->known, &parsed, &field, &err)) {
+	parsed.http = request;
+	if (!(route->known & API_PUSH) &&
+	    api_request_parse(request, route->known, &parsed, &field, &err)) {
 		http_respond_failure(response, &err, field);
 		return;
 	}

@@ -14,6 +14,7 @@ bool http_api_is_slow(void *context, const struct http_request *request);
 bool http_api_admit(void *context, struct http_request *request, struct http_response *response);
 void http_api_handle(void *context, const struct http_request *request,
 		     struct http_response *response);
+size_t http_api_body_max(void *context, const struct http_request *request);
 int http_api_begin_upload(void *context, struct http_request *request,
 			  struct http_response *response);
 void http_api_end_upload(void *context, struct http_request *request);

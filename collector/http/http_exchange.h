@@ -24,7 +24,7 @@ struct http_parameter {
 
 struct deadline;
 
-// HEAD is a GET whose body is not sent. POST and DELETE have no body.
+// HEAD is a GET whose body is not sent. Only a PUT and pushes, which are POST, have a body.
 enum http_method { HTTP_GET, HTTP_PUT, HTTP_POST, HTTP_DELETE };
 
 /** Strings are URL-decoded, end in NUL and live as long as the request. */
@@ -41,7 +41,10 @@ struct http_request {
 	int body_fd;                       // of a PUT: the file with its whole body
 	uint64_t body_bytes;               // Content-Length
 	void *upload;                      // the upload handler's
-	struct deadline *deadline;         // when it times out, or its client has gone; NULL: never
+	const void *body;                  // of a push: all of it
+	size_t body_size;
+	const char *content_type;  // of a body, or NULL
+	struct deadline *deadline; // when it times out, or its client has gone; NULL: never
 };
 
 struct http_response {

@@ -7,6 +7,7 @@
 
 #include "base/contract/boosts.h"
 #include "base/contract/profile_type.h"
+#include "collector/doors/doors.h"
 #include "collector/http/http_audit.h"
 #include "collector/http/http_exchange.h"
 #include "collector/ingest/readiness.h"
@@ -25,6 +26,7 @@ struct http_api {
 	struct audit *audit;   // NULL: none
 	bool is_tls;           // cookies are Secure
 	struct receiver *receiver;
+	struct doors doors; // for pushes
 	struct metrics *metrics;
 	struct symbol_spaces *symbols; // NULL: uploads are refused, only agents name frames
 	atomic_bool ready;             // false: starting or shutting down
@@ -54,6 +56,7 @@ enum api_parameter {
 	API_PEAK = 1 << 18,
 	API_LINES = 1 << 19,
 	API_FUNCTION = 1 << 20,
+	API_PUSH = 1 << 30, // a body, and parameters that the handler reads
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
@@ -165,6 +168,18 @@ void http_handle_whoami(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
+
+/** Pushes: a pprof profile, batches of `cairn push`, Pyroscope's /ingest and PusherService, OTLP. */
+void http_handle_push(struct http_api *api, const struct api_request *request,
+		      struct http_response *response);
+void http_handle_batches(struct http_api *api, const struct api_request *request,
+			 struct http_response *response);
+void http_handle_ingest(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_pusher(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_otlp(struct http_api *api, const struct api_request *request,
+		      struct http_response *response);
 
 void http_handle_debug_files(struct http_api *api, const struct api_request *request,
 			     struct http_response *response);

@@ -57,7 +57,8 @@ struct exchange {
 	int socket;               // libmicrohttpd's
 	enum exchange_state state;
 	bool is_sent;        // passed to libmicrohttpd
-	uint64_t body_bytes; // received
+	uint64_t body_bytes; // received, of an upload
+	struct buffer body;  // of a push, as far as it was received
 	uint64_t start_ns;
 	char address[INET6_ADDRSTRLEN]; // the client's
 	char peer[ADDRESS_PEER_BYTES];  // who that is
@@ -198,7 +199,11 @@ static void run_handler(struct exchange *exchange)
 	http_watch_set(server->watch, exchange->watched, 0);
 	exchange->response.body.size_max = HTTP_BODY_BYTES_MAX;
 	exchange->response.body.budget = server->options.answers;
+	exchange->request.body = exchange->body.bytes;
+	exchange->request.body_size = exchange->body.size;
 	server->options.handle(server->options.context, &exchange->request, &exchange->response);
+	exchange->request.body = NULL;
+	buffer_deinit(&exchange->body);
 	finish_response(exchange);
 }
 
@@ -383,6 +388,37 @@ static const char *header(const struct exchange *exchange, const char *name)
 	return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
 
+static bool read_method(const char *text, enum http_method *ret_method)
+{
+	static const struct {
+		const char *text;
+		enum http_method method;
+	} methods[] = { { "GET", HTTP_GET },
+			{ "HEAD", HTTP_GET },
+			{ "PUT", HTTP_PUT },
+			{ "POST", HTTP_POST },
+			{ "DELETE", HTTP_DELETE } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+		if (strcmp(methods[i].text, text) == 0) {
+			*ret_method = methods[i].method;
+			return true;
+		}
+	}
+	return false;
+}
+
+/** How many bytes of a body are received with the request. */
+static size_t body_max(const struct exchange *exchange, const char *method)
+{
+	const struct http_server_options *options = &exchange->server->options;
+	struct http_request request = exchange->request;
+
+	if (!options->body_max || !read_method(method, &request.method))
+		return 0;
+	return options->body_max(options->context, &request);
+}
+
 /** Is it a request that the listener's guard admits? If not, respond. */
 static bool is_admitted(struct exchange *exchange, const char *method)
 {
@@ -395,7 +431,9 @@ static bool is_admitted(struct exchange *exchange, const char *method)
 		.fetch_site = header(exchange, "Sec-Fetch-Site"),
 		.fetch_mode = header(exchange, "Sec-Fetch-Mode"),
 		.fetch_destination = header(exchange, "Sec-Fetch-Dest"),
-		.client = header(exchange, HTTP_CLIENT_HEADER),
+		// Profilers push without it. A browser says who made it send a POST: Origin is checked.
+		.client =
+			body_max(exchange, method) ? "push" : header(exchange, HTTP_CLIENT_HEADER),
 		.authorization = header(exchange, "Authorization"),
 	};
 	struct http_refusal refusal;
@@ -452,24 +490,61 @@ static bool write_body(struct exchange *exchange, const char *bytes, size_t size
 	return size == 0;
 }
 
-static bool read_method(const char *text, enum http_method *ret_method)
+/** Bytes for which there is no room are read, too: only then can the client read why. */
+static bool receive_body(struct exchange *exchange, const char *bytes, size_t size)
 {
-	static const struct {
-		const char *text;
-		enum http_method method;
-	} methods[] = { { "GET", HTTP_GET },
-			{ "HEAD", HTTP_GET },
-			{ "PUT", HTTP_PUT },
-			{ "POST", HTTP_POST },
-			{ "DELETE", HTTP_DELETE } };
+	if (exchange->request.method == HTTP_PUT)
+		return exchange->request.body_fd >= 0 && write_body(exchange, bytes, size);
+	buffer_append(&exchange->body, bytes, size);
+	if (exchange->body.rc) {
+		int rc = exchange->body.rc;
 
-	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-		if (strcmp(methods[i].text, text) == 0) {
-			*ret_method = methods[i].method;
-			return true;
-		}
+		buffer_deinit(&exchange->body);
+		exchange->body.rc = rc;
 	}
-	return false;
+	return true;
+}
+
+static void refuse_body(struct exchange *exchange)
+{
+	struct http_response *response = &exchange->response;
+
+	if (exchange->body.rc == -EFBIG) {
+		http_respond_error(response, 413, "too_large", "", "the body is too large");
+	} else {
+		http_respond_error(response, 503, "overloaded", "",
+				   "the memory for messages is taken by others; push again");
+		response->retry_after_s = 5;
+	}
+	response->endpoint = "refused";
+	exchange->state = EXCHANGE_ANSWERED;
+}
+
+/** A body comes with the request. False: refused. */
+static bool begin_body(struct exchange *exchange, size_t bytes_max)
+{
+	const char *size = header(exchange, "Content-Length");
+	const char *encoding = header(exchange, "Content-Encoding");
+	struct http_response *response = &exchange->response;
+	uint64_t bytes = size ? strtoull(size, NULL, 10) : bytes_max;
+
+	exchange->request.content_type = header(exchange, "Content-Type");
+	exchange->body.size_max = bytes_max;
+	exchange->body.budget = exchange->server->options.bodies;
+	response->closes = true;
+	if (exchange->request.malformed)
+		http_respond_error(response, 400, "invalid_argument", "",
+				   "too many parameters, or a NUL byte in one");
+	else if (bytes > bytes_max)
+		http_respond_error(response, 413, "too_large", "", "the body is too large");
+	else if (encoding && *encoding && strcasecmp(encoding, "gzip") != 0 &&
+		 strcasecmp(encoding, "identity") != 0)
+		http_respond_error(response, 415, "unsupported_encoding", "",
+				   "Content-Encoding: only gzip and identity are read");
+	else
+		response->closes = false;
+	watch_transfer(exchange, bytes < bytes_max ? bytes : bytes_max);
+	return !response->closes;
 }
 
 static bool admit(struct exchange *exchange)
@@ -496,10 +571,13 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 		http_respond_error(response, 405, "method_not_allowed", "",
 				   "only GET, HEAD, PUT, POST and DELETE are allowed");
 	else if (!admit(exchange))
-		response->closes = request->method == HTTP_PUT;
+		response->closes = has_body(exchange->connection);
 	else if (request->method == HTTP_PUT && exchange->server->options.begin_upload) {
 		begin_put(exchange);
 		if (request->body_fd >= 0)
+			return MHD_YES;
+	} else if (body_max(exchange, method)) {
+		if (begin_body(exchange, body_max(exchange, method)))
 			return MHD_YES;
 	} else if (has_body(exchange->connection))
 		http_respond_error(response, request->method == HTTP_GET ? 413 : 405,
@@ -576,14 +654,17 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 		return exchange ? begin(exchange, url, method) : MHD_NO;
 	}
 	if (*upload_size) {
-		bool written = exchange->request.body_fd >= 0 &&
-			       write_body(exchange, upload, *upload_size);
+		bool written = receive_body(exchange, upload, *upload_size);
 
 		*upload_size = 0;
 		return written ? MHD_YES : MHD_NO;
 	}
 	switch (exchange->state) {
 	case EXCHANGE_READING:
+		if (exchange->body.rc) {
+			refuse_body(exchange);
+			return send_answer(exchange);
+		}
 		if (server->options.is_slow(server->options.context, &exchange->request)) {
 			start_slow(exchange);
 			return MHD_YES;
@@ -620,6 +701,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	// The connection may stay for another request.
 	http_watch_set(server->watch, exchange->watched, server->options.request_ms);
 	http_response_deinit(&exchange->response);
+	buffer_deinit(&exchange->body);
 	free(exchange);
 	*slot = NULL;
 	atomic_fetch_sub(&server->exchange_count, 1);

@@ -58,6 +58,9 @@ struct http_server_options {
 	/** Fill @response. Called on several threads at once. */
 	void (*handle)(void *context, const struct http_request *request,
 		       struct http_response *response);
+	/** How many bytes a POST's body may have, which comes with the request; 0: none. NULL: none may. */
+	size_t (*body_max)(void *context, const struct http_request *request);
+	struct byte_budget *bodies; // memory of these bodies; NULL: no limit
 	/**
 	 * A PUT's headers have arrived. Returns a descriptor for its body, owned by @request's upload;
 	 * or -1 with an error in @response. NULL: PUT is refused.

@@ -26,6 +26,24 @@
 	  "retry.")                                                                               \
 	X(METRIC_INGEST_ERRORS, "cairn_ingest_errors_total",                                      \
 	  "Batches that the store failed to write; agents retry. See the collector's log.")       \
+	X(METRIC_PUSH_BATCHES, "cairn_push_batches_total",                                        \
+	  "Pushes of other profilers stored: pprof, Pyroscope, OTLP, cairn push.")                \
+	X(METRIC_PUSH_SAMPLES, "cairn_push_samples_total",                                        \
+	  "Samples in stored pushes, as their formats count them.")                               \
+	X(METRIC_PUSH_BYTES, "cairn_push_bytes_total", "Bytes of pushes, as they came.")          \
+	X(METRIC_PUSH_DUPLICATES, "cairn_push_duplicates_total",                                  \
+	  "Pushes acknowledged again without storing them: the same bytes from the same peer.")   \
+	X(METRIC_PUSH_REFUSED, "cairn_push_refused_total",                                        \
+	  "Pushes refused: malformed, too large, of a format that is not read, or outside of "    \
+	  "the accepted range. The client's answer says which.")                                  \
+	X(METRIC_PUSH_ROWS_REFUSED, "cairn_push_rows_refused_total",                              \
+	  "Rows of pushes refused: outside of the accepted range, or too many series. The "       \
+	  "client's answer has their number.")                                                    \
+	X(METRIC_PUSH_MEMORY_FULL, "cairn_push_memory_full_total",                                \
+	  "Pushes refused: the memory for messages is taken. Clients may push again; raise "      \
+	  "--memory.")                                                                            \
+	X(METRIC_PUSH_ERRORS, "cairn_push_errors_total",                                          \
+	  "Pushes that the store failed to write. See the collector's log.")                      \
 	X(METRIC_INGEST_CONNECTIONS_FULL, "cairn_ingest_connections_full_total",                  \
 	  "Connections of agents refused: all are open. Raise the limit of open files or "        \
 	  "--memory, or run more collectors.")                                                    \

@@ -29,6 +29,7 @@ struct fixture {
 	struct metrics metrics;
 	struct http_api api;
 	struct http_guard guard;
+	struct byte_budget bodies; // of pushes
 	struct http_server *server;
 	int port;
 };
@@ -81,6 +82,10 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 	fixture->api.receiver = receiver_new(fixture->store, &fixture->metrics);
 	assert_non_null(fixture->api.receiver);
 	fixture->api.ready = true;
+	fixture->bodies.bytes_max = 256 << 20;
+	fixture->api.doors = (struct doors){ .store = fixture->store,
+					     .metrics = &fixture->metrics,
+					     .budget = &fixture->bodies };
 
 	assert_int_equal(0, http_guard_init(&fixture->guard, "127.0.0.1:0", "x", NULL));
 	const struct http_server_options options = {
@@ -91,6 +96,8 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 		.is_slow = http_api_is_slow,
 		.admit = http_api_admit,
 		.handle = http_api_handle,
+		.body_max = http_api_body_max,
+		.bodies = &fixture->bodies,
 		.done = http_api_done,
 		.limited = http_api_limited,
 	};

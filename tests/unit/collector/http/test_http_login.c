@@ -113,6 +113,32 @@ TEST(each_call_needs_a_credential_with_its_role)
 	close_login(&l);
 }
 
+TEST(pushes_need_the_role_ingest)
+{
+	static const char *const calls[] = { "/api/v1/push",
+					     "/api/v1/batches",
+					     "/ingest?name=a",
+					     "/pyroscope/ingest?name=a",
+					     "/push.v1.PusherService/Push",
+					     "/v1development/profiles" };
+	struct login l;
+
+	open_login(&l);
+	for EACH (call, calls) {
+		struct answer answer = ask_as(&l, NULL, "POST", *call);
+		EXPECT_EQ(401, answer.status, *call);
+		free(answer.bytes);
+		answer = ask_as(&l, &l.shop, "POST", *call);
+		EXPECT_EQ(403, answer.status, *call);
+		free(answer.bytes);
+		answer = ask_as(&l, &l.agent, "POST", *call);
+		if (answer.status != 200 && answer.status != 400)
+			fail_msg("%s: %d", *call, answer.status);
+		free(answer.bytes);
+	}
+	close_login(&l);
+}
+
 TEST(probes_and_the_page_are_open)
 {
 	static const char *const open[] = { "/", "/app.js", "/healthz", "/readyz",
@@ -610,6 +636,7 @@ TEST(the_audit_log_is_bounded)
 }
 
 RUN_TESTS(cmocka_unit_test(each_call_needs_a_credential_with_its_role),
+	  cmocka_unit_test(pushes_need_the_role_ingest),
 	  cmocka_unit_test(probes_and_the_page_are_open),
 	  cmocka_unit_test(an_upload_needs_its_role_before_the_body),
 	  cmocka_unit_test(a_reader_sees_its_tenant_only),

@@ -43,6 +43,8 @@ struct store {
 	struct id128 last_identity;         // of store_append()
 	struct id128 unknown_stack;         // not zero: store_append() does not know it
 	uint32_t appended;
+	// Called with each batch; NULL: it is forgotten.
+	void (*on_append)(const struct store_batch_id *batch, const struct profile *profile);
 	uint32_t scan_sleep_ms;
 	atomic_bool scans_held; // none ends
 	atomic_uint scans;      // begun
@@ -96,7 +98,8 @@ int store_append(struct store *store, const struct store_batch_id *batch,
 		 const struct profile *profile, struct store_append_result *ret_result,
 		 struct error *err)
 {
-	(void)profile;
+	if (store->on_append)
+		store->on_append(batch, profile);
 	*ret_result = store->refused;
 	store->last_identity = batch->identity;
 	if (store->append_rc)
