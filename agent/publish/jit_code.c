@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/unwind/analysis/code_analysis.h"
 #include "agent/process/process_memory.h"
+#include "agent/publish/failed_code.h"
+#include "agent/unwind/analysis/code_analysis.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id128.h"
@@ -23,14 +24,10 @@ enum {
 	HEAD_BYTES = 16,
 	ROW_BYTES_MIN = 4, // shorter rows are part of a prologue, which samples hardly ever hit
 	FUNCTION_RANGES_MAX = 64,
-	FAILURES_MAX = 32,  // in a row: this is other code
 	TRIED_AT_ONCE = 16, // functions per scan: a millisecond each
 	SLOTS_READ_MAX =
 		4096, // per scan; a process may reserve terabytes, and most slots are empty
 };
-
-/* Then the process is left alone for a while. */
-#define FAILED_WAIT_NS (10 * NS_PER_SECOND)
 
 struct generated_range {
 	uint64_t start;
@@ -49,8 +46,7 @@ struct jit_code {
 	struct jit_function functions[JIT_FUNCTIONS_MAX]; // sorted
 	uint32_t count;
 	uint32_t range_count;
-	uint32_t failures; // in a row
-	uint64_t failed_ns;
+	struct failed_code failed;
 	uint64_t scanned; // where the next scan begins
 };
 
@@ -255,24 +251,19 @@ bool jit_code_analyze(struct jit_code *code, pid_t pid, const struct mapping *ma
 	uint64_t page = pc & ~(uint64_t)(PAGE_BYTES - 1);
 	uint64_t lowest = pc - mapping->start < SLOT_BYTES ? mapping->start : pc - SLOT_BYTES;
 
-	if (is_known(code, pc))
+	if (is_known(code, pc) ||
+	    !failed_code_may_try(&code->failed, mapping->start, clock_monotonic_ns()))
 		return false;
-	if (code->failures >= FAILURES_MAX) {
-		if (clock_monotonic_ns() - code->failed_ns < FAILED_WAIT_NS)
-			return false;
-		code->failures = 0;
-	}
 	for (; page >= lowest; page -= PAGE_BYTES) {
 		if (!may_begin(pid, mapping, page))
 			continue;
 		if (analyze_at(code, pid, page, mapping->limit, pc)) {
-			code->failures = 0;
+			failed_code_forget(&code->failed, mapping->start);
 			return true;
 		}
 		break;
 	}
-	code->failures++;
-	code->failed_ns = clock_monotonic_ns();
+	failed_code_add(&code->failed, mapping->start, clock_monotonic_ns());
 	return false;
 }
 
