@@ -171,6 +171,8 @@ static void set_up(struct http_fetcher *fetcher, const struct http_fetch *reques
 	}
 	if (request->is_direct)
 		library.easy_setopt(curl, CURLOPT_NOPROXY, "*");
+	if (request->json)
+		library.easy_setopt(curl, CURLOPT_POSTFIELDS, request->json);
 	set_limits(curl, request);
 }
 
@@ -204,6 +206,8 @@ int http_fetch(struct http_fetcher *fetcher, const struct http_fetch *request, l
 		rc = add_header(&headers, "Authorization: Bearer ", request->bearer_token);
 	if (!rc && request->accept)
 		rc = add_header(&headers, "Accept: ", request->accept);
+	if (!rc && request->json)
+		rc = add_header(&headers, "Content-Type: ", "application/json");
 	if (rc)
 		return error_set(err, rc, "out of memory");
 	library.easy_setopt(fetcher->curl, CURLOPT_HTTPHEADER, headers);

@@ -25,6 +25,7 @@ struct http_fetch {
 	const char *ca_file;        // NULL: the system's CAs
 	const char *bearer_token;   // NULL: none
 	const char *accept;         // NULL: anything
+	const char *json;           // posted, of type application/json; NULL: GET
 	bool is_direct;             // past any proxy of the environment
 	/** The body of an answer with status 2xx, in parts. Not 0: end the transfer. */
 	int (*on_bytes)(void *context, const void *bytes, size_t size);
