@@ -31,6 +31,7 @@
 #include "collector/ingest/rpc_events.h"
 #include "collector/options.h"
 #include "collector/resource_plan.h"
+#include "collector/spikes/spike_watch.h"
 #include "collector/store/rocksdb/rocksdb.h"
 #include "collector/symbols/elf_process.h"
 #include "collector/symbols/file_process.h"
@@ -73,6 +74,7 @@ struct collector {
 	struct symbol_spaces *symbols;
 	struct rpc_server *grpc;
 	struct readiness *readiness;
+	struct spike_watch *spikes; // NULL: none
 	struct http_api api;
 	struct http_guard guard;
 	struct http_server *http, *admin;
@@ -87,6 +89,7 @@ static void collector_close(struct collector *collector)
 {
 	atomic_store(&collector->api.ready, false);
 	readiness_stop(collector->readiness);
+	spike_watch_close(collector->spikes);
 	if (collector->grpc)
 		rpc_server_close(collector->grpc, GRPC_GRACE_MS);
 	http_server_close(collector->http, HTTP_GRACE_MS);
@@ -275,6 +278,21 @@ static int open_symbolizer(struct collector *collector, struct error *err)
 	return symbol_spaces_open(&options, &collector->symbols, err);
 }
 
+static int open_spikes(struct collector *collector, struct error *err)
+{
+	const struct symbol_space *symbols = symbol_spaces_get(collector->symbols, "", NULL);
+	const struct spike_watch_options options = {
+		.store = collector->store,
+		.metrics = &collector->metrics,
+		.symbolizer = symbols ? symbols->symbolizer : NULL,
+		.interval_ns = collector->options.spike_scan_ns,
+		.webhook = collector->options.spike_webhook,
+		.page_url = collector->options.page_url,
+	};
+
+	return options.interval_ns ? spike_watch_open(&options, &collector->spikes, err) : 0;
+}
+
 // Divide the machine's memory and descriptors, and report it.
 static int plan_resources(struct collector *collector, struct error *err)
 {
@@ -382,7 +400,9 @@ static int collector_open(struct collector *collector, struct error *err)
 	collector->api.doors = (struct doors){ .store = collector->store,
 					       .metrics = &collector->metrics,
 					       .budget = &collector->messages };
-	rc = open_http(collector, err);
+	rc = open_spikes(collector, err);
+	if (!rc)
+		rc = open_http(collector, err);
 	if (!rc)
 		rc = open_admin(collector, err);
 	if (!rc)

@@ -13,7 +13,8 @@
 #include "base/log.h"
 #include "proto/rpc.h"
 
-#define HOUR_NS (3600 * NS_PER_SECOND)
+#define HOUR_NS           (3600 * NS_PER_SECOND)
+#define SPIKE_SCAN_NS_MIN (10 * NS_PER_SECOND)
 
 static int check_addresses(const struct collector_options *options, struct error *err)
 {
@@ -68,6 +69,25 @@ static int check_security(const struct collector_options *options, struct error 
 		       : check_address(options, "admin", options->admin, err);
 }
 
+static int check_url(const char *setting, const char *url, struct error *err)
+{
+	// Without the URL: it may have a password in it.
+	return !url || strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0
+		       ? 0
+		       : error_set(err, -EINVAL, "--%s: expected http:// or https://", setting);
+}
+
+static int check_spikes(const struct collector_options *options, struct error *err)
+{
+	if (options->spike_scan_ns && options->spike_scan_ns < SPIKE_SCAN_NS_MIN)
+		return error_set(err, -EINVAL, "--spike-scan: at least 10s, or 0s for never");
+	if (options->spike_webhook && !options->spike_scan_ns)
+		return error_set(err, -EINVAL, "--spike-webhook: needs --spike-scan");
+	int rc = check_url("spike-webhook", options->spike_webhook, err);
+
+	return rc ? rc : check_url("page-url", options->page_url, err);
+}
+
 static int check(const struct collector_options *options, int argc, char **argv, int first_word,
 		 struct error *err)
 {
@@ -87,7 +107,9 @@ static int check(const struct collector_options *options, int argc, char **argv,
 		return error_set(err, -EINVAL, "--new-token: needs --roles");
 	if (!!options->check + !!options->backup + !!options->restore > 1)
 		return error_set(err, -EINVAL, "check, backup and restore: only one at a time");
-	int rc = check_addresses(options, err);
+	int rc = check_spikes(options, err);
+	if (!rc)
+		rc = check_addresses(options, err);
 	if (!rc)
 		rc = check_security(options, err);
 	if (rc)
@@ -271,6 +293,26 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .argument = "URLS",
 		  .help = "Fetch debug files from these debuginfod servers for frames without "
 			  "names" },
+		{ .name = "spike-scan",
+		  .kind = CONFIG_DURATION,
+		  .value = &options->spike_scan_ns,
+		  .default_text = "1m",
+		  .max = HOUR_NS,
+		  .argument = "TIME",
+		  .help = "Look so often for spikes of all services, count them in /metrics and "
+			  "post "
+			  "them to --spike-webhook; 0s: never" },
+		{ .name = "spike-webhook",
+		  .kind = CONFIG_STRING,
+		  .value = &options->spike_webhook,
+		  .argument = "URL",
+		  .help = "Post spikes to this URL as Alertmanager takes alerts: "
+			  "http://alertmanager:9093/api/v2/alerts" },
+		{ .name = "page-url",
+		  .kind = CONFIG_STRING,
+		  .value = &options->page_url,
+		  .argument = "URL",
+		  .help = "Where people open the web page: links in alerts begin so" },
 		{ .name = "grpc-threads",
 		  .kind = CONFIG_UINT,
 		  .value = &options->grpc_threads,
@@ -357,6 +399,8 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->new_token);
 	free(options->roles);
 	free(options->tenant);
+	free(options->spike_webhook);
+	free(options->page_url);
 	free(options->log_level);
 	free(options->check);
 	free(options->backup);

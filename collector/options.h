@@ -18,7 +18,10 @@ struct collector_options {
 	bool accept_clock;
 	uint64_t memory_bytes; // 0: derive it from the machine's
 	uint64_t debug_files_bytes;
-	char *debuginfod; // URLs; NULL: none
+	char *debuginfod;       // URLs; NULL: none
+	uint64_t spike_scan_ns; // 0: never
+	char *spike_webhook;    // URL; NULL: none
+	char *page_url;         // NULL: unknown
 	uint64_t grpc_threads;
 	uint64_t http_threads;
 	char *tls_cert, *tls_key, *tls_client_ca, *tls_crl; // files; NULL: none

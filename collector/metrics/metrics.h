@@ -112,6 +112,16 @@
 	X(METRIC_BOOST_LOOKS_FAILED, "cairn_boost_looks_failed_total",                            \
 	  "Looks at which nodes a boost is about that failed: those of the look before stay. "    \
 	  "Use a selector that matches fewer series.")                                            \
+	X(METRIC_SPIKES, "cairn_spikes_total",                                                    \
+	  "Spikes that looks at all services found, one for each service and time. `cairn "       \
+	  "spikes` shows them.")                                                                  \
+	X(METRIC_SPIKE_LOOKS_FAILED, "cairn_spike_looks_failed_total",                            \
+	  "Looks for spikes that failed or took too long: spikes of that time are not reported. " \
+	  "See the log; a longer --spike-scan costs less.")                                       \
+	X(METRIC_SPIKE_ALERTS, "cairn_spike_alerts_total",                                        \
+	  "Spikes that --spike-webhook has accepted.")                                            \
+	X(METRIC_SPIKE_ALERTS_FAILED, "cairn_spike_alerts_failed_total",                          \
+	  "Spikes dropped: --spike-webhook did not accept them in three tries. See the log.")     \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \
 	  "Runs of the store's maintenance that failed. See the collector's log.")
 

@@ -216,10 +216,11 @@ static bool choose_values(const struct query_groups *groups, const struct value_
 
 static int explain_labels(const struct comparison *comparison, const struct extras *extras)
 {
-	// From what one looks at first; a process only where there are no pods, nor containers.
-	static const char *const names[] = { LABEL_VERSION, LABEL_POD,  LABEL_CONTAINER,
-					     LABEL_PROCESS, LABEL_NODE, LABEL_THREAD,
-					     LABEL_GPU,     LABEL_RANK };
+	// From what one looks at first; of the places of a process the first that tells them apart.
+	static const char *const names[] = {
+		LABEL_VERSION, LABEL_POD,    LABEL_INSTANCE, LABEL_CONTAINER, LABEL_PROCESS,
+		LABEL_NODE,    LABEL_THREAD, LABEL_GPU,      LABEL_RANK,
+	};
 	struct spike_cause *cause = &comparison->spike->cause;
 	bool is_placed = false;
 	int rc = 0;
@@ -228,7 +229,7 @@ static int explain_labels(const struct comparison *comparison, const struct extr
 	     i++) {
 		_cleanup_(query_groups_deinit) struct query_groups groups = { 0 };
 		_cleanup_free_ struct value_sum *values = NULL;
-		bool is_place = i >= 1 && i <= 3;
+		bool is_place = i >= 1 && i <= 4;
 
 		if (is_place && is_placed)
 			continue;

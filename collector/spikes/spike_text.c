@@ -85,8 +85,8 @@ static void append_code(struct buffer *text, const struct cause_code *code)
 
 static bool is_place(const char *label)
 {
-	return strcmp(label, LABEL_POD) == 0 || strcmp(label, LABEL_CONTAINER) == 0 ||
-	       strcmp(label, LABEL_PROCESS) == 0;
+	return strcmp(label, LABEL_POD) == 0 || strcmp(label, LABEL_INSTANCE) == 0 ||
+	       strcmp(label, LABEL_CONTAINER) == 0 || strcmp(label, LABEL_PROCESS) == 0;
 }
 
 /** "on 2 of 38 pods (a, b)", "node gpu-17" */
@@ -167,4 +167,12 @@ void spike_append_path(struct buffer *text, const struct spike *spike)
 					   NS_PER_MS));
 	append_escaped(text, spike->service);
 	buffer_printf(text, "&type=%s", spec && spec->word ? spec->word : spike->type->type);
+	if (!spike->type->group_label)
+		return;
+	buffer_append_string(text, "&query=");
+	append_escaped(text, "{");
+	append_escaped(text, spike->type->group_label);
+	append_escaped(text, "=\"");
+	append_escaped(text, spike->group);
+	append_escaped(text, "\"}");
 }

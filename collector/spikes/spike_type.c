@@ -33,12 +33,11 @@ static const struct spike_type types[] = {
 	{ PROFILE_TYPE_OOM_KILLS, NULL, 60, 0.1, 2, "OOM kills", NULL, false },
 };
 
-/* Waits are effects; those of a lock or a disk name their cause best. */
+/* Waits are effects; those of a lock or a disk name their cause best. Where stacks are not sampled the class is other. */
 static const double wait_weights[WAIT_CLASS_COUNT] = {
-	[WAIT_CLASS_OTHER] = 0.2,      [WAIT_CLASS_LOCK] = 0.6,    [WAIT_CLASS_GIL] = 0.3,
-	[WAIT_CLASS_DISK] = 0.8,       [WAIT_CLASS_NETWORK] = 0.3, [WAIT_CLASS_SLEEP] = 0.2,
-	[WAIT_CLASS_PIPE] = 0.3,       [WAIT_CLASS_GPU] = 0.6,     [WAIT_CLASS_STOPPED] = 1,
-	[WAIT_CLASS_PAGE_FAULT] = 0.8,
+	[WAIT_CLASS_LOCK] = 0.6,    [WAIT_CLASS_GIL] = 0.3,   [WAIT_CLASS_DISK] = 0.8,
+	[WAIT_CLASS_NETWORK] = 0.3, [WAIT_CLASS_SLEEP] = 0.2, [WAIT_CLASS_PIPE] = 0.3,
+	[WAIT_CLASS_GPU] = 0.6,     [WAIT_CLASS_STOPPED] = 1, [WAIT_CLASS_PAGE_FAULT] = 0.8,
 };
 
 const struct spike_type *spike_types(uint32_t *ret_count)
