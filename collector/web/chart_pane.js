@@ -13,6 +13,7 @@ import { fetchMarks, fetchSeries, groupOf, labelsOfType } from "./queries.js";
 import { selectedValue, withValue } from "./selector.js";
 import { SeriesChart } from "./series_chart.js";
 import { stackSeries } from "./series_stack.js";
+import { SpikeMarks } from "./spike_marks.js";
 
 const GROUPS_FIRST = ["wait", "state", "service", "node", "process", "thread", "container"];
 
@@ -32,6 +33,7 @@ export class ChartPane extends EventTarget {
 		this.panel = new Panel(byId("chart-progress"), byId("chart-message"));
 		this.chart = new SeriesChart(byId("chart"), palette, tooltip);
 		this.notices = new ChartNotices(state);
+		this.spikes = new SpikeMarks(state);
 		this.group = byId("group");
 		this.showChoices(state.view);
 		this.group.addEventListener("change", () => state.change({ group: this.group.value }));
@@ -58,6 +60,10 @@ export class ChartPane extends EventTarget {
 
 	/** Load and show the marks, which are the same for all types. Throws ApiError. */
 	async loadMarks(view, range) {
+		await Promise.all([this.#loadNotices(view, range), this.spikes.load(view, range)]);
+	}
+
+	async #loadNotices(view, range) {
 		const answers = await this.#marksRequest.run((signal) => fetchMarks(view, range, signal));
 
 		if (answers === undefined)
@@ -73,6 +79,7 @@ export class ChartPane extends EventTarget {
 		this.chart.setMarks(null);
 		this.notices.setIdle(null, 0);
 		this.notices.setMarks(null, null);
+		this.spikes.fail();
 		byId("chart-facts").replaceChildren();
 		byId("chart-legend").hidden = true;
 		this.panel.setMessage(message);

@@ -590,6 +590,22 @@ class Api:
             answer["peaks"] = [max(value(start + at, start + at + peak_ms) for at in range(0, slot_ms, max(peak_ms, slot_ms // 5))) for start in starts]
         return answer
 
+    def spikes(self, params):
+        """Of a service with a spike: its CPU time, and a wait in the same incident."""
+        matchers, from_s, to_s = self.common(params)
+        begin = self.data.started_s - SPIKE_AGE_S
+        names = [name for name, service in self.data.services.items() if service[4] and matches(matchers, {"service": name})]
+        found = []
+        for name in names if begin < to_s and begin + SPIKE_S > from_s else []:
+            first = len(found)
+            fields = {"service": name, "from_ns": int(begin * 1e9), "to_ns": int((begin + SPIKE_S) * 1e9), "goes_on": False,
+                      "incident": first, "path": "/"}
+            found += [{**fields, "type": profiles.CPU, "title": "CPU time: 3.00 cores instead of 1.10, for 6.0 s",
+                       "sentence": "94 % of the extra CPU time is `<b>tokenize</b>` under `decode (llm.py)`."},
+                      {**fields, "type": profiles.BLOCKED, "wait": "gil", "title": "Blocked time (GIL): 2.00 threads instead of 0.10",
+                       "sentence": ""}]
+        return {"spikes": found}
+
     def diagnose(self, params):
         """A fixed verdict; parameters are checked."""
         self.common(params)
@@ -690,7 +706,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
         routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "callers": api.callers, "top": api.top, "series": api.time_series,
-                  "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "heatmap": api.heatmap}
+                  "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "spikes": api.spikes,
+                  "heatmap": api.heatmap}
         if values:
             answer = api.label_values(values[1], params)
         elif path in routes:
