@@ -24,7 +24,7 @@ static enum knob knob_of(const char *token)
 }
 
 /* False: a later version's knob. */
-static bool describe_step(const json_t *labels, char text[KNOB_SENTENCE_BYTES])
+static bool describe_step(const json_t *labels, char text[KNOB_SENTENCE_BYTES], bool *ret_has_gap)
 {
 	struct knob_setting setting = {
 		.knob = knob_of(json_text_of(labels, LABEL_KNOB)),
@@ -36,6 +36,9 @@ static bool describe_step(const json_t *labels, char text[KNOB_SENTENCE_BYTES])
 	snprintf(setting.step, sizeof(setting.step), "%s", json_text_of(labels, LABEL_STEP));
 	snprintf(setting.comm, sizeof(setting.comm), "%s", json_text_of(labels, LABEL_COMM));
 	knob_sentence(&setting, text);
+	// Of these a part is kept, and each kept one counts for more.
+	*ret_has_gap |= setting.knob != KNOB_OFF_CPU_UNWIND &&
+			setting.knob != KNOB_PAGE_FAULTS_UNWIND && setting.knob != KNOB_CPU_FREQUENCY;
 	return true;
 }
 
@@ -44,6 +47,7 @@ static void describe_node(const json_t *series, const char *node, char note[NOTE
 {
 	char text[KNOB_SENTENCE_BYTES];
 	size_t used = 0, count = 0, i;
+	bool has_gap = false;
 	const json_t *one;
 
 	*note = '\0';
@@ -52,14 +56,18 @@ static void describe_node(const json_t *series, const char *node, char note[NOTE
 		const json_t *labels = json_object_get(one, "labels");
 
 		if (json_integer_value(json_object_get(one, "total")) <= 0 ||
-		    strcmp(json_text_of(labels, LABEL_NODE), node) || !describe_step(labels, text))
+		    strcmp(json_text_of(labels, LABEL_NODE), node) || !describe_step(labels, text, &has_gap))
 			continue;
 		if (count++ < STEPS_SHOWN)
 			used += (size_t)snprintf(note + used, NOTE_BYTES - used, "%s%s",
 						 used ? ", " : "", text);
 	}
 	if (count > STEPS_SHOWN)
-		snprintf(note + used, NOTE_BYTES - used, " and %zu more", count - STEPS_SHOWN);
+		used += (size_t)snprintf(note + used, NOTE_BYTES - used, " and %zu more",
+					 count - STEPS_SHOWN);
+	if (count)
+		snprintf(note + used, NOTE_BYTES - used,
+			 has_gap ? "; the profile has gaps" : "; sums stay right");
 }
 
 json_t *shedding_notes_of(const json_t *series, const json_t *nodes)

@@ -17,7 +17,7 @@ const ARRIVES_MS = 10000; // agents send every 5 s: older data is complete
  * The marks of fetchMarks()'s answer for @range (in ms): { throttled, changes, shedding }.
  *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null without throttling
  *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of its step, the at-th
- *   shedding   [{ knob, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: when each
+ *   shedding   [{ knob, step, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: when each
  *              shedding step was active and on how many agents; for the whole range, and in the newest data?
  */
 export function marksOf(answers, range, stored) {
@@ -67,7 +67,7 @@ function sheddingOf(answer, range, stored) {
 		const spans = spansOf(values, (at) => Math.min(range.to_ms, Math.max(range.from_ms, first_ms + at * step_ms)));
 		const to_end = values.slice(Math.max(0, last)).some((value) => value > 0);
 
-		return { knob: labels.knob, text: knobSentence(labels), spans, to_end, is_whole: to_end && spans.length === 1 && values[0] > 0,
+		return { knob: labels.knob, step: String(labels.step ?? ""), text: knobSentence(labels), spans, to_end, is_whole: to_end && spans.length === 1 && values[0] > 0,
 			 agents: Math.max(1, Math.round(Math.max(...values) / answer.step_ns)) };
 	});
 }

@@ -6,7 +6,7 @@ import { reducedIn, throttledShare } from "./chart_marks.js";
 import { TYPE } from "./contract.js";
 import { byId, element } from "./element.js";
 import { formatDuration, formatMoment, formatNumber, formatRange, formatShare } from "./format.js";
-import { knobMeaning } from "./knob.js";
+import { keptSentence, knobMeaning } from "./knob.js";
 import { hasColors, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
 import { excludesIdle, showType, throttledLabel } from "./queries.js";
@@ -128,14 +128,13 @@ export class ChartNotices {
 		return notice;
 	}
 
-	/** The shedding step that drops most of this type in the range, "" for none. */
+	/** What of this type is less in the range, "" for nothing. */
 	#reduced(view) {
-		const [worst, ...more] = reducedIn(this.#marks?.shedding ?? [], view.type);
+		const steps = reducedIn(this.#marks?.shedding ?? [], view.type);
+		const until = steps.length === 0 || steps.some(({ to_end }) => to_end) ? "" :
+			` (until ${formatMoment(Math.max(...steps.map(({ spans }) => spans.at(-1).to_ms)), Date.now())})`;
 
-		if (!worst)
-			return "";
-		const until = worst.to_end ? "" : ` until ${formatMoment(worst.spans.at(-1).to_ms, Date.now())}`;
-		return `${worst.text}${until}${more.length > 0 ? ` and ${more.length} more` : ""}`;
+		return keptSentence(steps) + until;
 	}
 
 	#fillChanges() {

@@ -226,7 +226,16 @@ def test_marks_match_event_times(call):
 def test_shedding_steps_have_time_spans(call, what, values, spans, is_whole, to_end, agents):
     answers = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of((LESS, values), (MORE, [0] * 30))}
     [one] = call("chart_marks", "marksOf", answers, {"from_ms": 500, "to_ms": 29500}, {"oldest_ms": 0, "newest_ms": 29000})["shedding"]
-    assert one == {"knob": "off_cpu_unwind", "text": "off-CPU stacks at 1/4", "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
+    assert one == {"knob": "off_cpu_unwind", "step": "1/4", "text": "off-CPU stacks at 1/4", "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
+
+
+@pytest.mark.parametrize("steps, sentence", [
+    ([], ""), (["cpu_frequency 19Hz", "off_cpu_unwind 1/64"], "CPU sampled at 19 Hz; 1 of 64 off-CPU stacks kept, sums stay right"),
+    (["page_faults off"], "page_faults off: a gap"), (["page_faults_unwind 1/4", "later 3"], "1 of 4 page faults kept, sums stay right; later 3: a gap"),
+    (["off_cpu_unwind 1/4"] * 2 + [f"p{i} off" for i in range(5)], "1 of 4 off-CPU stacks kept, sums stay right; " + "; ".join(f"p{i} off: a gap" for i in range(3))),
+])
+def test_notices_say_what_of_a_figure_is_less(call, steps, sentence):
+    assert call("knob", "keptSentence", [{"knob": text.split()[0], "step": text.split()[1], "text": text} for text in steps]) == sentence
 
 
 @pytest.mark.parametrize("setting, sentence", [

@@ -314,12 +314,12 @@ def test_marks_load_shedding_changes(fake, open_page, artefact):
 
 def test_shows_shedding_that_reduces_the_type(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED))
-    assert page.text("#changes-text") == "off-CPU stacks at 1/4 and 1 more; 3 load-shedding changes"
+    assert page.text("#changes-text") == "1 of 4 off-CPU stacks kept, sums stay right; off-CPU stacks of llm-gateway (4211) off: a gap; 3 load-shedding changes"
     at_ms = (fake.server.api.data.started_s - profiles.CHANGES[0][0]) * 1000
     assert "Active: off-CPU stacks at 1/4" in hovered(page, at_ms + 60000), "for as long as it is active, not only where that began"
     assert "Active" not in hovered(page, at_ms - 60000)
     pick_type(page, profiles.CPU)
-    assert page.text("#changes-text") == "CPU sampling at 49Hz; 3 load-shedding changes"
+    assert page.text("#changes-text") == "CPU sampled at 49 Hz, sums stay right; 3 load-shedding changes"
     assert "Active" not in hovered(page, at_ms + 60000)
     pick_type(page, profiles.GROWTH)
     assert page.text("#changes-text") == "3 load-shedding changes"
@@ -343,7 +343,7 @@ def test_shows_old_shedding_steps_while_active(open_page):
         ("gpu-a1", "off_cpu_unwind", "1/16", 3 * 86400, NOT_YET), ("gpu-a1", "cpu_frequency", "19Hz", 7200, 3600)])
     with collector:
         page = opened()
-        assert page.text("#changes-text") == STACKS_AT(step="1/16")
+        assert page.text("#changes-text") == "1 of 16 off-CPU stacks kept, sums stay right"
         page.click("#changes-button")
         assert shown(page.text("#changes-popover .changes")) == f"all the time {STACKS_AT(step='1/16')}"
         assert "Wall clock stays exact" in page.text("#changes-popover")
@@ -354,7 +354,7 @@ def test_counts_agents_with_the_same_step(open_page):
         ("gpu-a1", "off_cpu_unwind", "1/4", 9000, NOT_YET), ("db-1", "off_cpu_unwind", "1/4", 9000, 400), ("db-1", "overhead_budget", "exceeded", 700, 600)])
     with collector:
         page = opened()
-        assert page.text("#changes-text") == STACKS_AT(step="1/4")
+        assert page.text("#changes-text") == "1 of 4 off-CPU stacks kept, sums stay right"
         page.click("#changes-button")
         listed = shown(page.text("#changes-popover .changes"))
         assert listed.startswith(f"all the time {STACKS_AT(step='1/4')}, on 2 agents ") and listed.endswith("overhead budget exceeded")
@@ -364,7 +364,7 @@ def test_explains_a_past_gap(open_page):
     collector, opened = shedding_page(open_page, profiles.WALL, [("gpu-a1", "off_cpu", "off", 500, 200)])
     with collector:
         page = opened()
-        assert re.fullmatch(knob_sentence("off_cpu", "off") + r" until \d\d:\d\d:\d\d", page.text("#changes-text"))
+        assert re.fullmatch(knob_sentence("off_cpu", "off") + r": a gap \(until \d\d:\d\d:\d\d\)", page.text("#changes-text"))
         page.click("#changes-button")
         listed = page.text("#changes-popover")
         assert "these profiles have a gap" in listed and "exact" not in listed

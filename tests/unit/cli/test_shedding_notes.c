@@ -12,20 +12,21 @@ static const struct {
 	const char *what, *series, *nodes, *note; // the last note; NULL: none
 } rows[] = {
 	{ "one step", "[" OF_A "]", "[\"a\", \"b\"]",
-	  "node a shed load in this range: off-CPU stacks at 1/16" },
+	  "node a shed load in this range: off-CPU stacks at 1/16; sums stay right" },
 	{ "a process's",
 	  "[" STEP("a", "process_off_cpu", "off", ", \"pid\": \"47\", \"comm\": \"nginx\"",
 		   "9") "]",
-	  "[\"a\"]", "node a shed load in this range: off-CPU stacks of nginx (47) off" },
+	  "[\"a\"]", "node a shed load in this range: off-CPU stacks of nginx (47) off; the profile has "
+	  "gaps" },
 	{ "many steps", "[" OF_A "," OF_A "," OF_A "," OF_A "," OF_A "]", "[\"a\"]",
 	  "node a shed load in this range: off-CPU stacks at 1/16, off-CPU stacks at 1/16, "
-	  "off-CPU stacks at 1/16 and 2 more" },
+	  "off-CPU stacks at 1/16 and 2 more; sums stay right" },
 	{ "another node", "[" OF_A "]", "[\"b\"]", NULL },
 	{ "not in the range", "[" STEP("a", "off_cpu_unwind", "1/16", "", "0") "]", "[\"a\"]",
 	  NULL },
 	{ "a later knob", "[" STEP("a", "later", "1/16", "", "9") "]", "[\"a\"]", NULL },
 	{ "hostile names", "[" STEP("\\u001b", "off_cpu_unwind", "\\u001b", "", "9") "]",
-	  "[\"\\u001b\"]", "node ? shed load in this range: off-CPU stacks at ?" },
+	  "[\"\\u001b\"]", "node ? shed load in this range: off-CPU stacks at ?; sums stay right" },
 	{ "no series", "7", "[\"a\", 7]", NULL },
 	{ "no nodes", "[" OF_A "]", "{}", NULL },
 };
