@@ -227,6 +227,15 @@ static void print_stack(const json_t *stack)
 		printf("    ...\n");
 }
 
+/* The news: "`matmul` takes 83 % of CPU time, called by `forward (serve.py:40)`." */
+static void print_finding(const json_t *evidence)
+{
+	if (!*json_text_of(evidence, "finding"))
+		return;
+	print_text(json_text_of(evidence, "finding"));
+	printf("\n");
+}
+
 static void print_evidence(const json_t *evidence)
 {
 	const json_t *stack;
@@ -243,6 +252,11 @@ static void print_evidence(const json_t *evidence)
 		print_text(json_text_of(evidence, "wait"));
 	}
 	printf(" (leaf first):\n");
+	// That of the first is printed below the verdict.
+	if (*json_text_of(evidence, "what")) {
+		printf("  ");
+		print_finding(evidence);
+	}
 	json_array_foreach(json_object_get(evidence, "stacks"), i, stack) print_stack(stack);
 }
 
@@ -288,6 +302,8 @@ static int print_verdict(const struct api_request *request, const struct http_re
 	if (!json_is_true(json_object_get(json_object_get(root, "figures"), "has_wall_clock")) &&
 	    strcmp(json_text_of(root, "class"), "no_data") != 0)
 		printf("The agents recorded CPU time only: off-CPU time is unknown.\n");
+	if (!*json_text_of(json_object_get(root, "evidence"), "what"))
+		print_finding(json_object_get(root, "evidence"));
 	print_gpu(root);
 	print_shares(root);
 	print_all_evidence(root);

@@ -38,7 +38,8 @@ static bool describe_step(const json_t *labels, char text[KNOB_SENTENCE_BYTES], 
 	knob_sentence(&setting, text);
 	// Of these a part is kept, and each kept one counts for more.
 	*ret_has_gap |= setting.knob != KNOB_OFF_CPU_UNWIND &&
-			setting.knob != KNOB_PAGE_FAULTS_UNWIND && setting.knob != KNOB_CPU_FREQUENCY;
+			setting.knob != KNOB_PAGE_FAULTS_UNWIND &&
+			setting.knob != KNOB_CPU_FREQUENCY;
 	return true;
 }
 
@@ -56,7 +57,8 @@ static void describe_node(const json_t *series, const char *node, char note[NOTE
 		const json_t *labels = json_object_get(one, "labels");
 
 		if (json_integer_value(json_object_get(one, "total")) <= 0 ||
-		    strcmp(json_text_of(labels, LABEL_NODE), node) || !describe_step(labels, text, &has_gap))
+		    strcmp(json_text_of(labels, LABEL_NODE), node) ||
+		    !describe_step(labels, text, &has_gap))
 			continue;
 		if (count++ < STEPS_SHOWN)
 			used += (size_t)snprintf(note + used, NOTE_BYTES - used, "%s%s",

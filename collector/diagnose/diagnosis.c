@@ -74,6 +74,8 @@ void diagnosis_advice(const struct diagnosis *diagnosis,
 	int causes[2];
 	uint32_t cause_count = causes_of(diagnosis, causes), count = 0;
 
+	if (diagnosis->action[0])
+		ret_advice[count++] = diagnosis->action;
 	if (cause_count > 1)
 		count = add_advice(ret_advice, count,
 				   advice_of(diagnosis, diagnosis->is_of_gpu
@@ -218,23 +220,16 @@ static int read_throttled(const struct query *query, struct verdict_figures *fig
 	return rc;
 }
 
-static bool is_interpreter(const char *module)
-{
-	const char *name = strrchr(module, '/');
-
-	name = name ? name + 1 : module;
-	return strncmp(name, "libpython", strlen("libpython")) == 0 ||
-	       strncmp(name, "python", strlen("python")) == 0;
-}
-
 static enum cpu_use use_of(const struct flame_tree *tree, const struct flame_node *node)
 {
-	if (node->kind == FRAME_KIND_KERNEL)
+	switch (frame_ran_as(node->kind, string_table_get(&tree->strings, node->module))) {
+	case FRAME_KIND_KERNEL:
 		return CPU_USE_KERNEL;
-	if (node->kind == FRAME_KIND_PYTHON ||
-	    is_interpreter(string_table_get(&tree->strings, node->module)))
+	case FRAME_KIND_PYTHON:
 		return CPU_USE_PYTHON;
-	return CPU_USE_NATIVE;
+	default:
+		return CPU_USE_NATIVE;
+	}
 }
 
 static int read_cpu(const struct query *query, struct verdict_figures *figures, struct error *err)
@@ -309,32 +304,6 @@ static int find_shown(const struct flame_tree *tree, const struct gpu_threads *t
 	return 0;
 }
 
-// Find the shown nodes (NULL: all) with the largest self values, largest first. *ret_sum: of all
-// shown nodes.
-static uint32_t largest_nodes(const struct flame_tree *tree, const bool *shown,
-			      uint32_t nodes[DIAGNOSIS_STACKS_MAX], int64_t *ret_sum)
-{
-	uint32_t count = 0;
-
-	*ret_sum = 0;
-	for (uint32_t node = 1; node < tree->node_count; node++) {
-		uint32_t at = count;
-
-		if (tree->nodes[node].self <= 0 || (shown && !shown[node]))
-			continue;
-		*ret_sum += tree->nodes[node].self;
-		while (at && tree->nodes[nodes[at - 1]].self < tree->nodes[node].self)
-			at--;
-		if (at == DIAGNOSIS_STACKS_MAX)
-			continue;
-		if (count < DIAGNOSIS_STACKS_MAX)
-			count++;
-		memmove(&nodes[at + 1], &nodes[at], (count - 1 - at) * sizeof(nodes[0]));
-		nodes[at] = node;
-	}
-	return count;
-}
-
 // A grouped tree's first level are groups, not frames.
 static bool is_frame(const struct flame_tree *tree, uint32_t node)
 {
@@ -347,17 +316,18 @@ static int add_frame(struct diagnosis *diagnosis, struct diagnosis_stack *stack,
 				&stack->frames[stack->frame_count++]);
 }
 
-// The number of frames below the innermost Python function; 0 if there is none.
-static uint32_t depth_of_python(const struct flame_tree *tree, uint32_t leaf)
+// The number of frames below the innermost code of the user; UINT32_MAX: there is none.
+static uint32_t depth_of_users(const struct flame_tree *tree, uint32_t leaf)
 {
-	uint32_t depth = 0;
+	uint32_t depth = 0, native = UINT32_MAX;
 
-	for (uint32_t node = leaf; is_frame(tree, node); node = tree->nodes[node].parent) {
+	for (uint32_t node = leaf; is_frame(tree, node); node = tree->nodes[node].parent, depth++) {
 		if (tree->nodes[node].kind == FRAME_KIND_PYTHON)
 			return depth;
-		depth++;
+		if (native == UINT32_MAX && hot_spot_is_users(tree, node))
+			native = depth;
 	}
-	return 0;
+	return native;
 }
 
 // The number of frames up to the outermost Python function: the rest is the interpreter's start.
@@ -391,17 +361,20 @@ static uint32_t depth_of_kernel(const struct flame_tree *tree, uint32_t leaf)
 	return depth;
 }
 
-// Dozens of frames of the kernel and of libraries would hide their Python caller, which is what a
-// user can change. Keep the innermost ones of each: they show the reason and the call.
+// Dozens of frames of the kernel and of libraries would hide their caller, which is what a user can change.
+// Keep the innermost ones of each: they show the reason and the call.
 static void leave_out(const struct flame_tree *tree, uint32_t leaf, struct left_out ret_left[2])
 {
-	uint32_t python = depth_of_python(tree, leaf), kernel = depth_of_kernel(tree, leaf);
+	uint32_t users = depth_of_users(tree, leaf), kernel = depth_of_kernel(tree, leaf);
 
-	if (python < DIAGNOSIS_FRAMES_MAX)
+	if (kernel > DIAGNOSIS_KERNEL_FRAMES_MAX + 1)
+		ret_left[0] =
+			(struct left_out){ DIAGNOSIS_KERNEL_FRAMES_MAX, kernel, "the kernel" };
+	if (users == UINT32_MAX || users < DIAGNOSIS_FRAMES_MAX ||
+	    users <= kernel + DIAGNOSIS_LIBRARY_FRAMES_MAX)
 		return;
-	ret_left[0] = (struct left_out){ DIAGNOSIS_KERNEL_FRAMES_MAX, kernel, "the kernel" };
 	ret_left[1] =
-		(struct left_out){ kernel + DIAGNOSIS_LIBRARY_FRAMES_MAX, python, "libraries" };
+		(struct left_out){ kernel + DIAGNOSIS_LIBRARY_FRAMES_MAX, users, "libraries" };
 }
 
 static const struct left_out *find_left_out(const struct left_out left[2], uint32_t depth)
@@ -422,29 +395,114 @@ static int add_left_out(struct diagnosis *diagnosis, struct diagnosis_stack *sta
 	return add_frame(diagnosis, stack, text);
 }
 
+// The interpreter's own frames, once a Python function was seen below them: between two of them they say nothing.
+static bool is_between_python(const struct flame_tree *tree, uint32_t node, bool has_python)
+{
+	const struct flame_node *frame = &tree->nodes[node];
+
+	return has_python && frame->kind == FRAME_KIND_NATIVE &&
+	       frame_ran_as(frame->kind, string_table_get(&tree->strings, frame->module)) ==
+		       FRAME_KIND_PYTHON;
+}
+
 static int keep_stack(struct diagnosis *diagnosis, struct diagnosis_evidence *shown,
-		      const struct flame_tree *tree, uint32_t leaf, int64_t sum)
+		      const struct flame_tree *tree, const struct hot_spot *spot, int64_t sum)
 {
 	struct diagnosis_stack *stack = &shown->stacks[shown->stack_count++];
-	uint32_t end = depth_shown(tree, leaf), depth = 0, node = leaf;
+	uint32_t end = depth_shown(tree, spot->leaf), depth = 0, node = spot->leaf;
 	struct left_out left[2] = { 0 };
+	bool has_python = false;
 	int rc = 0;
 
-	leave_out(tree, leaf, left);
-	stack->value = tree->nodes[leaf].self;
+	leave_out(tree, spot->leaf, left);
+	stack->value = spot->value;
 	stack->share = (double)stack->value / (double)sum;
 	for (; depth < end && stack->frame_count < DIAGNOSIS_FRAMES_MAX && !rc;
 	     node = tree->nodes[node].parent, depth++) {
 		const struct left_out *out = find_left_out(left, depth);
 
-		if (!out)
+		if (!out && !is_between_python(tree, node, has_python))
 			rc = add_frame(diagnosis, stack,
 				       string_table_get(&tree->strings, tree->nodes[node].name));
-		else if (depth == out->from)
+		else if (out && depth == out->from)
 			rc = add_left_out(diagnosis, stack, out);
+		has_python |= tree->nodes[node].kind == FRAME_KIND_PYTHON;
 	}
 	stack->cut = depth < end;
 	return rc;
+}
+
+// ---- the finding in words ---------------------------------------------------------------------
+
+// A name within a sentence. The rest of a long one is left out, on a character's border.
+static void quote(const struct flame_tree *tree, uint32_t node,
+		  char ret_text[DIAGNOSIS_NAME_BYTES + 8])
+{
+	const char *name = string_table_get(&tree->strings, tree->nodes[node].name);
+	size_t size = strlen(name);
+	bool is_cut = size > DIAGNOSIS_NAME_BYTES;
+
+	if (is_cut) {
+		size = DIAGNOSIS_NAME_BYTES;
+		while (size && ((unsigned char)name[size] & 0xc0) == 0x80)
+			size--;
+	}
+	snprintf(ret_text, DIAGNOSIS_NAME_BYTES + 8, "`%.*s%s`", (int)size, name,
+		 is_cut ? "..." : "");
+}
+
+static bool is_cpu_time(const char *type)
+{
+	return strcmp(type, PROFILE_TYPE_CPU) == 0;
+}
+
+/* "`matmul` takes 83 % of CPU time, called by `forward (serve.py:40)`." Of waits their callers are the news. */
+static void describe(struct diagnosis_evidence *shown, const struct flame_tree *tree,
+		     const struct hot_spots *spots)
+{
+	char function[DIAGNOSIS_NAME_BYTES + 8] = "", caller[DIAGNOSIS_NAME_BYTES + 8] = "";
+	bool is_cpu = is_cpu_time(shown->type);
+	const struct hot_spot *first = &spots->spots[0];
+	double percent;
+
+	if (!spots->count)
+		return;
+	uint32_t at = is_cpu ? spots->function : first->function;
+	uint32_t by = is_cpu ? spots->caller : first->caller;
+	quote(tree, at, function);
+	if (by)
+		quote(tree, by, caller);
+	percent = 100 * (double)(is_cpu ? spots->value : first->value) / (double)spots->sum;
+	if (is_cpu)
+		snprintf(shown->finding, sizeof(shown->finding),
+			 "%s takes %.0f %% of CPU time%s%s.", function, percent,
+			 by ? ", called by " : "", caller);
+	else
+		snprintf(shown->finding, sizeof(shown->finding),
+			 "%.0f %% of this time is %s %s%s%s.", percent, by ? "below" : "in",
+			 by ? caller : function, by ? ", in " : "", by ? function : "");
+}
+
+/* What to do about the largest function; waits have their class's advice. */
+static void advise(struct diagnosis *diagnosis, const struct flame_tree *tree,
+		   const struct hot_spots *spots)
+{
+	const struct diagnosis_evidence *first = &diagnosis->evidence[0];
+	char function[DIAGNOSIS_NAME_BYTES + 8], caller[DIAGNOSIS_NAME_BYTES + 8];
+
+	if (diagnosis->evidence_count != 1 || diagnosis->is_of_gpu || !spots->count ||
+	    !is_cpu_time(first->type) || diagnosis->verdict.class == VERDICT_NONE)
+		return;
+	quote(tree, spots->function, function);
+	if (!spots->caller) {
+		snprintf(diagnosis->action, sizeof(diagnosis->action), "Make %s cheaper.",
+			 function);
+		return;
+	}
+	quote(tree, spots->caller, caller);
+	snprintf(diagnosis->action, sizeof(diagnosis->action),
+		 "Call %s less often from %s, with more work at a time, or make it cheaper.",
+		 function, caller);
 }
 
 /* Growth: the last of so many parts of the range, less the first. */
@@ -478,9 +536,8 @@ static int read_stacks(const struct query *query, const struct gpu_evidence *evi
 	struct selector selector =
 		with_label(query->selector, LABEL_WAIT, evidence->wait, matchers);
 	_cleanup_free_ bool *shown = NULL;
-	uint32_t nodes[DIAGNOSIS_STACKS_MAX];
+	struct hot_spots spots = { 0 };
 	struct query stacks = *query;
-	int64_t sum;
 
 	stacks.type = evidence->type;
 	stacks.selector = &selector;
@@ -496,9 +553,14 @@ static int read_stacks(const struct query *query, const struct gpu_evidence *evi
 					      .wait = evidence->wait };
 	if (diagnosis->is_of_gpu)
 		rc = find_shown(&tree, &diagnosis->gpu.threads, evidence, &shown);
-	uint32_t count = rc ? 0 : largest_nodes(&tree, shown, nodes, &sum);
-	for (uint32_t i = 0; !rc && i < count; i++)
-		rc = keep_stack(diagnosis, added, &tree, nodes[i], sum);
+	if (!rc)
+		rc = hot_spots_find(&tree, shown, &spots);
+	for (uint32_t i = 0; !rc && i < spots.count; i++)
+		rc = keep_stack(diagnosis, added, &tree, &spots.spots[i], spots.sum);
+	if (!rc) {
+		describe(added, &tree, &spots);
+		advise(diagnosis, &tree, &spots);
+	}
 	return rc ? error_set(err, rc, "out of memory for the stacks") : 0;
 }
 

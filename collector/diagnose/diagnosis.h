@@ -6,21 +6,24 @@
 #include "base/string_table.h"
 #include "collector/diagnose/gpu_evidence.h"
 #include "collector/query/query.h"
+#include "collector/diagnose/hot_spot.h"
 #include "collector/diagnose/verdict.h"
 
 enum {
-	DIAGNOSIS_STACKS_MAX = 3,  // nobody reads more
+	DIAGNOSIS_STACKS_MAX = HOT_SPOTS_MAX,
 	DIAGNOSIS_FRAMES_MAX = 16, // the innermost frames
-	// If Python's frames lie further out, fewer native frames are kept to show them.
+	// If the user's own code lies further out, fewer frames of libraries are kept to show it.
 	DIAGNOSIS_LIBRARY_FRAMES_MAX = 7,
 	DIAGNOSIS_KERNEL_FRAMES_MAX = 2,
-	DIAGNOSIS_ADVICE_MAX = 9, // sentences
+	DIAGNOSIS_ADVICE_MAX = 9,   // sentences
+	DIAGNOSIS_NAME_BYTES = 120, // of a function in a sentence: longer names are cut
+	DIAGNOSIS_SENTENCE_BYTES = 2 * DIAGNOSIS_NAME_BYTES + 200,
 };
 
 /** One stack that shows the bottleneck. */
 struct diagnosis_stack {
-	int64_t value;                         // of its profile's type
-	double share;                          // of the profile's shown values
+	int64_t value; // of all stacks with the same function and caller (hot_spot.h)
+	double share;  // of the profile's shown values
 	uint32_t frames[DIAGNOSIS_FRAMES_MAX]; // in strings, leaf first
 	uint32_t frame_count;
 	bool cut; // there are more callers
@@ -33,6 +36,8 @@ struct diagnosis_evidence {
 	const char *wait; // its label, NULL: any
 	struct diagnosis_stack stacks[DIAGNOSIS_STACKS_MAX]; // largest first
 	uint32_t stack_count;
+	// "`matmul` takes 83 % of CPU time, called by `forward (serve.py:40)`."; "": no stacks
+	char finding[DIAGNOSIS_SENTENCE_BYTES];
 };
 
 struct diagnosis {
@@ -43,6 +48,8 @@ struct diagnosis {
 	struct string_table strings;
 	struct diagnosis_evidence evidence[GPU_EVIDENCE_MAX];
 	uint32_t evidence_count;
+	char action
+		[DIAGNOSIS_SENTENCE_BYTES]; // the first advice, with the function's name; "": none
 };
 
 void diagnosis_deinit(struct diagnosis *diagnosis);

@@ -50,7 +50,7 @@ static const struct {
 	[VERDICT_NO_DEMAND] = {
 		.name = "no_demand",
 		.title = "No demand: threads are idle",
-		.advice = { "The threads wait for work: look at the callers." },
+		.advice = { "Diagnose the service that calls this one: its threads wait for work." },
 	},
 	[VERDICT_NONE] = {
 		.name = "none",
@@ -97,7 +97,7 @@ static const struct {
 		.threshold = 0.20,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(LOCK),
-		.advice = { "The stacks show the lock: hold it for less time, or split it.",
+		.advice = { "Hold the lock for less time, or split it: the stacks show who takes it.",
 			    HOLDER_ADVICE },
 	},
 	[VERDICT_DISK] = {
@@ -132,22 +132,24 @@ static const struct {
 		.title = "CPU: Python code",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "Optimize the functions shown.",
-			    "Move inner loops to native code, or cache their results." },
+		.advice = { "Move its inner loop to native code (NumPy, Cython), or cache its result.",
+			    "`cairn record --pid PID` shows its lines: what is hot within it?" },
 	},
 	[VERDICT_CPU_NATIVE] = {
 		.name = "cpu_native",
 		.title = "CPU: native code",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "Optimize the functions shown." },
+		.advice = { "Use a library built for this CPU, a smaller data type, or an algorithm that "
+			    "does less.",
+			    "Compare with a version or a day on which it was cheaper." },
 	},
 	[VERDICT_CPU_KERNEL] = {
 		.name = "cpu_kernel",
 		.title = "CPU: kernel code",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "The stacks show the system calls: make fewer and larger ones.",
+		.advice = { "Make fewer and larger system calls: the stacks show which.",
 			    "For page faults, reuse memory instead of freeing and allocating it again." },
 	},
 	[VERDICT_OTHER_WAIT] = {
@@ -156,7 +158,7 @@ static const struct {
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(OTHER),
-		.advice = { "The innermost frames show the reason: a device, a driver, another process.",
+		.advice = { "Look up what the innermost frames wait for: a device, a driver, another process.",
 			    "If the threads wait for work there, nothing is wrong." },
 	},
 };

@@ -100,6 +100,8 @@ static void append_evidence(struct buffer *body, const struct diagnosis *diagnos
 	append_text(body, "type", evidence->type);
 	if (evidence->wait)
 		append_text(body, "wait", evidence->wait);
+	if (evidence->finding[0])
+		append_text(body, "finding", evidence->finding);
 	buffer_append_string(body, ",\"stacks\":[");
 	for (uint32_t i = 0; i < evidence->stack_count; i++) {
 		if (i)

@@ -42,12 +42,13 @@ export class DiagnosisCard {
 			[element("p", "muted", "Only CPU time was recorded: off-CPU time is not analyzed.")];
 
 		return [element("h3", "", String(answer.title)),
+			...(answer.evidence?.finding && !answer.evidence.what ? [element("p", "finding", ...quoted(answer.evidence.finding))] : []),
 			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...cpuOnly,
 			...gpuOf(answer),
 			...sharesOf(answer.class === "no_demand" ? [] : answer.shares ?? [], "Share of active thread time"),
 			...evidence.flatMap((shown) => this.#evidence(shown)),
 			element("h4", "", "What to try next"),
-			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", String(sentence))))];
+			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", ...quoted(String(sentence)))))];
 	}
 
 	#evidence(evidence) {
@@ -59,6 +60,7 @@ export class DiagnosisCard {
 			this.#state.change(showEvidence(this.#state.view, evidence));
 		});
 		return [element("h4", "", `${evidence.what ?? "Where"} `, show),
+			...(evidence.what && evidence.finding ? [element("p", "finding", ...quoted(evidence.finding))] : []),
 			element("ol", "evidence", ...evidence.stacks.map((stack) => {
 				const hidden = stack.frames.length - FRAMES_SHOWN;
 				const frames = stack.frames.slice(0, FRAMES_SHOWN).map((name) => element("span", "frame", String(name)));
@@ -68,6 +70,11 @@ export class DiagnosisCard {
 				return element("li", "", element("b", "", formatShare(stack.share, 1)), element("div", "frames", ...frames));
 			}))];
 	}
+}
+
+/** @sentence, with what is between backquotes as code. */
+function quoted(sentence) {
+	return sentence.split("`").map((part, at) => (at % 2 ? element("code", "", part) : part));
 }
 
 function spanOf({ range_ns = 0 }) {

@@ -620,7 +620,7 @@ class Api:
                        {"class": "disk", "title": "Threads wait for storage", "share": 0, "threshold": 0.2,
                         "reached": False}],
             "figures": {"range_ns": 60 * 10**9, "has_wall_clock": True},
-            "evidence": {"type": profiles.BLOCKED, "wait": "gil",
+            "evidence": {"type": profiles.BLOCKED, "wait": "gil", "finding": "60 % of this time is below `<b>tokenize</b> (llm.py:40)`.",
                          "stacks": [{"value": 10**9, "share": 0.6, "cut": True,
                                      "frames": ["futex_wait_[k]", "take_gil", "<b>tokenize</b> (llm.py:40)"]}]},
             "advice": ["Processes instead of threads."],

@@ -22,6 +22,8 @@ def test_shows_verdict_shares_and_stacks(fake, open_page, artefact):
     assert "Confidence: high." in text and "71.2 %" in text and "Threads wait for a CPU" in text
     assert "storage" not in text, "skips shares of zero"
     assert "<b>tokenize</b> (llm.py:40)" in text, "names are text"
+    assert "60 % of this time is below <b>tokenize</b> (llm.py:40)." in text
+    assert page.text("#diagnosis-popover .finding code") == "<b>tokenize</b> (llm.py:40)"
     assert "Processes instead of threads." in text
     page.screenshot(artefact("diagnosis"))
     params = requests_to(fake, "diagnose")[-1]

@@ -16,7 +16,8 @@ static const struct {
 	{ "a process's",
 	  "[" STEP("a", "process_off_cpu", "off", ", \"pid\": \"47\", \"comm\": \"nginx\"",
 		   "9") "]",
-	  "[\"a\"]", "node a shed load in this range: off-CPU stacks of nginx (47) off; the profile has "
+	  "[\"a\"]",
+	  "node a shed load in this range: off-CPU stacks of nginx (47) off; the profile has "
 	  "gaps" },
 	{ "many steps", "[" OF_A "," OF_A "," OF_A "," OF_A "," OF_A "]", "[\"a\"]",
 	  "node a shed load in this range: off-CPU stacks at 1/16, off-CPU stacks at 1/16, "

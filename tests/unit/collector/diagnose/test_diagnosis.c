@@ -119,6 +119,126 @@ static uint32_t location_of_kind(struct profile *profile, enum frame_kind kind, 
 	return number;
 }
 
+/* A stack of frames "kind:name@module", leaf first. */
+static void add_frames(struct fixture *fixture, const char *labels, const char *type,
+		       const char *const *frames, uint32_t count, double seconds)
+{
+	struct profile *profile = test_profile();
+	uint32_t locations[64], stack;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const char *text = frames[i], *module = strchr(text, '@');
+		struct location location = { .kind = text[0] == 'k'   ? FRAME_KIND_KERNEL
+						     : text[0] == 'p' ? FRAME_KIND_PYTHON
+								      : FRAME_KIND_NATIVE };
+		struct line line = { .number = 40 };
+		char name[64];
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 2, "@"), text + 2);
+		location.id = id128_of(text, strlen(text));
+		assert_int_equal(0, profile_add_string(profile, name, &line.name));
+		if (location.kind == FRAME_KIND_PYTHON)
+			assert_int_equal(0, profile_add_string(profile, "serve.py", &line.file));
+		assert_int_equal(
+			0, profile_add_string(profile, module ? module + 1 : "", &location.module));
+		assert_int_equal(0,
+				 profile_add_location(profile, &location, &line, 1, &locations[i]));
+	}
+	assert_int_equal(0,
+			 profile_add_stack(profile, locations, count, STACK_END_COMPLETE, &stack));
+	assert_int_equal(0,
+			 profile_add_sample(profile, series_of_text(profile, labels, type), stack,
+					    (fixture->begin_ns + NS_PER_SECOND) / TEST_SLOT_NS,
+					    (int64_t)(seconds * 1e9)));
+	append_profile(fixture->store, 1, ++fixture->sequence, profile);
+}
+
+#define ADD_FRAMES(fixture, labels, type, seconds, ...)                                   \
+	do {                                                                              \
+		static const char *const frames_[] = { __VA_ARGS__ };                     \
+		add_frames(fixture, labels, type, frames_, ARRAY_SIZE(frames_), seconds); \
+	} while (0)
+
+TEST(names_the_function_and_its_python_caller)
+{
+	const char *advice[DIAGNOSIS_ADVICE_MAX + 1];
+	struct fixture fixture;
+
+	set_up(&fixture);
+	ADD_FRAMES(&fixture, "service=nn", PROFILE_TYPE_CPU, 60, "n:matmul@/usr/lib/libblas.so.3",
+		   "n:_PyEval_EvalFrameDefault@/usr/bin/python3.11", "p:forward",
+		   "n:method_vectorcall@/usr/bin/python3.11", "p:main");
+	ADD_FRAMES(&fixture, "service=nn", PROFILE_TYPE_CPU, 23, "n:matmul@/usr/lib/libblas.so.3",
+		   "p:backward", "p:main");
+	ADD_FRAMES(&fixture, "service=nn", PROFILE_TYPE_CPU, 16.8,
+		   "n:dict_lookup@/usr/bin/python3.11", "p:log", "p:main");
+	ADD_FRAMES(&fixture, "service=nn", PROFILE_TYPE_CPU, 0.2, "n:free@/usr/lib/libc.so.6",
+		   "p:main");
+	struct diagnosis diagnosis = diagnose(&fixture, "nn", 0, 60);
+	const struct diagnosis_evidence *evidence = &diagnosis.evidence[0];
+	EXPECT_STR("`matmul` takes 83 % of CPU time, called by `forward (serve.py:40)`.",
+		   evidence->finding, "finding");
+	diagnosis_advice(&diagnosis, advice);
+	EXPECT_STR("Call `matmul` less often from `forward (serve.py:40)`, with more work at a "
+		   "time, or "
+		   "make it cheaper.",
+		   advice[0], "first advice");
+	EXPECT_EQ(3, evidence->stack_count, "without that of 0 %");
+	EXPECT_STR("matmul", frame(&diagnosis, 0, 0), "leaf");
+	EXPECT_STR("forward (serve.py:40)", frame(&diagnosis, 0, 2), "its caller");
+	EXPECT_STR("main (serve.py:40)", frame(&diagnosis, 0, 3), "no interpreter between");
+	EXPECT_STR("backward (serve.py:40)", frame(&diagnosis, 1, 1), "the second caller");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(adds_up_stacks_of_one_function)
+{
+	char deep[16], labels[] = "service=flat";
+	struct fixture fixture;
+
+	set_up(&fixture);
+	// 300 stacks of 0.3 % each: one function of theirs.
+	for (int i = 0; i < 300; i++) {
+		char text[64];
+
+		snprintf(deep, sizeof(deep), "f%d", i);
+		snprintf(text, sizeof(text), "main;%s;dispatch;hash_block", deep);
+		add(&fixture, 1, labels, PROFILE_TYPE_CPU, text, 0.1);
+	}
+	add(&fixture, 1, labels, PROFILE_TYPE_CPU, "main;free", 0.1);
+	struct diagnosis diagnosis = diagnose(&fixture, "flat", 0, 60);
+	EXPECT_EQ(1, diagnosis.evidence[0].stack_count, "none of less than 1 %");
+	EXPECT_STR("`hash_block` takes 100 % of CPU time, called by `dispatch`.",
+		   diagnosis.evidence[0].finding, "finding");
+	assert_true(diagnosis.evidence[0].stacks[0].share > 0.99);
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(reaches_the_users_code_above_kernel_and_libraries)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	ADD_FRAMES(&fixture, "service=db,wait=disk", PROFILE_TYPE_OFF_CPU, 50, "k:io_schedule",
+		   "k:folio_wait", "k:filemap_read", "k:ext4_read", "k:vfs_read", "k:ksys_read",
+		   "k:do_syscall_64", "k:entry", "n:read@/lib/libc.so.6", "n:a@/lib/libssl.so",
+		   "n:b@/lib/libssl.so", "n:c@/lib/libssl.so", "n:d@/lib/libssl.so",
+		   "n:e@/lib/libssl.so", "n:f@/lib/libssl.so", "n:g@/lib/libssl.so",
+		   "n:h@/lib/libssl.so", "n:load_page@/usr/bin/db", "n:main@/usr/bin/db");
+	struct diagnosis diagnosis = diagnose(&fixture, "db", 0, 60);
+	const struct diagnosis_stack *shown = &diagnosis.evidence[0].stacks[0];
+	EXPECT_STR("... (6 more in the kernel)", frame(&diagnosis, 0, 2), "the kernel's are few");
+	EXPECT_STR("... (2 more in libraries)", frame(&diagnosis, 0, 10), "and the libraries'");
+	EXPECT_STR("load_page", frame(&diagnosis, 0, 11), "the user's code");
+	EXPECT_STR("main", frame(&diagnosis, 0, shown->frame_count - 1), "to the end");
+	EXPECT_STR("100 % of this time is below `load_page`, in `io_schedule_[k]`.",
+		   diagnosis.evidence[0].finding, "finding");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
 TEST(shows_python_callers_of_deep_library_stacks)
 {
 	enum { KERNEL_FRAMES = 6, LIBRARY_FRAMES = 30 };
@@ -259,6 +379,9 @@ RUN_TESTS(cmocka_unit_test(shows_the_stacks_of_the_verdict),
 	  cmocka_unit_test(another_range_has_another_verdict),
 	  cmocka_unit_test(falls_back_to_cpu_samples),
 	  cmocka_unit_test(judges_the_most_throttled_node),
+	  cmocka_unit_test(names_the_function_and_its_python_caller),
+	  cmocka_unit_test(adds_up_stacks_of_one_function),
+	  cmocka_unit_test(reaches_the_users_code_above_kernel_and_libraries),
 	  cmocka_unit_test(shows_python_callers_of_deep_library_stacks),
 	  cmocka_unit_test(names_the_services_that_use_the_cpus),
 	  cmocka_unit_test(names_no_services_of_other_tenants),
