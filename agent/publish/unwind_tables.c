@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/guard/shares.h"
-#include "agent/publish/analyzed_file.h"
-#include "agent/publish/table_shares.h"
+#include "agent/publish/unwind_tables_state.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -29,67 +27,11 @@
 #define COST_BYTES       65536 // of code: the fixed cost of a file
 #define MISSES_MAX       (1U << 20)
 
-/* A table is evicted for one that more than so many times as many samples need. */
-enum { RARE_SHARE = 4 };
-/* Extra space: small tables arrive before the one that it is freed for. */
-enum { SLACK_SHARE = 64 };
-
 /* As CUDA's libraries alone could fill all. */
 enum { PREFETCH_SHARE = 2 };
 
 /* Each has a descriptor, and RLIMIT_NOFILE is 1024 by default for the whole agent. */
 enum { PENDING_MAX = 256 };
-
-/* Tables evicted by one trim(): each takes a grace period of the builder's time. */
-enum { TRIM_MAX = 64 };
-
-/* Unmapped tables are kept for this part of kept_ns. */
-#define UNMAPPED_SHARE 12
-
-struct file {
-	struct unwind_file public;      // first
-	char key[EXECUTABLE_KEY_BYTES]; // "": free slot
-	uint32_t holders;
-	uint32_t misses;
-	bool preferred;          // PENDING: built before others that no stack needed
-	uint64_t size;           // most bytes that a process maps
-	uint64_t expected_bytes; // PENDING: estimate of the table
-	uint64_t payer;          // of the file, when it was last wanted
-	uint64_t queued_payer;   // PENDING: who paid for it when it was queued
-	uint64_t used_ns;
-	uint64_t unmapped_ns;           // since when no process holds it
-	uint64_t again_ns;              // NO_SPACE: when to retry
-	uint64_t wait_ns;               // NO_SPACE: the last interval
-	struct unwind_job *job;         // queued or running; IDLE: between withdraw() and remove()
-	struct analyzed_file *analyzed; // NULL: none
-};
-
-struct unwind_tables {
-	struct unwind_builder *builder;
-	struct file *files;
-	uint32_t slot_count, capacity;
-	uint32_t *holes;
-	uint32_t hole_count;
-	struct hash_table by_key;
-	uint16_t free_numbers[UNWIND_TABLES_MAX];
-	uint32_t free_number_count;
-	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of replaced tables
-	uint32_t retired_count;
-	struct analyzed_fds analyzed;
-	uint32_t removing;     // jobs that free numbers
-	uint32_t numberless;   // the file that last found no free number, or HASH_TABLE_NONE
-	bool number_is_wanted; // and that was not reported yet
-	uint64_t renew_ns;     // next check for tables to renew
-	uint64_t reads;
-	uint64_t bytes_max;
-	uint32_t
-		prefetch_share; // of them: tables that no sample needed yet fill one part in so many
-	uint64_t pending_bytes; // estimate of all pending tables
-	struct shares pending;  // tables, by payer
-	struct unwind_tables_stats stats;
-};
-
-_Static_assert(UNWIND_TABLES_MAX <= UINT16_MAX, "table numbers are kept in 16 bits");
 
 // ---- files ----------------------------------------------------------------------------------
 
@@ -199,7 +141,8 @@ static uint64_t estimate_bytes(const struct file *file)
 	return file->size / 12 + 2 * sizeof(struct table_page);
 }
 
-static void set_state(struct unwind_tables *tables, struct file *file, enum unwind_file_state state)
+void unwind_tables_set_state(struct unwind_tables *tables, struct file *file,
+			     enum unwind_file_state state)
 {
 	bool was_pending = file->public.state == UNWIND_FILE_PENDING;
 	bool was_ready = file->public.state == UNWIND_FILE_READY;
@@ -211,7 +154,7 @@ static void set_state(struct unwind_tables *tables, struct file *file, enum unwi
 
 static void refuse(struct unwind_tables *tables, struct file *file)
 {
-	set_state(tables, file, UNWIND_FILE_NO_SPACE);
+	unwind_tables_set_state(tables, file, UNWIND_FILE_NO_SPACE);
 	file->wait_ns = file->wait_ns ? smaller(file->wait_ns * 2, NO_SPACE_WAIT_MAX_NS)
 				      : NO_SPACE_WAIT_MIN_NS;
 	file->again_ns = clock_monotonic_ns() + file->wait_ns;
@@ -269,7 +212,7 @@ static void begin(struct unwind_tables *tables, uint32_t item, struct executable
 	shares_take(&tables->pending, file->queued_payer, 1);
 	file->expected_bytes = estimate_bytes(file);
 	tables->pending_bytes += file->expected_bytes;
-	set_state(tables, file, UNWIND_FILE_PENDING);
+	unwind_tables_set_state(tables, file, UNWIND_FILE_PENDING);
 	unwind_builder_add(tables->builder, job);
 }
 
@@ -292,7 +235,7 @@ static void begin_if_due(struct unwind_tables *tables, uint32_t item, struct exe
 		if (file->misses || may_prefetch(tables, file))
 			begin(tables, item, executable);
 		else
-			set_state(tables, file, UNWIND_FILE_IDLE);
+			unwind_tables_set_state(tables, file, UNWIND_FILE_IDLE);
 		break;
 	case UNWIND_FILE_NO_SPACE:
 		if (clock_monotonic_ns() >= file->again_ns)
@@ -404,7 +347,7 @@ static void accept_built(struct unwind_tables *tables, struct file *file,
 	file->public.bytes = job->bytes;
 	file->public.extent = job->extent;
 	if (!job->rc && job->extent.block_count) {
-		set_state(tables, file, UNWIND_FILE_READY);
+		unwind_tables_set_state(tables, file, UNWIND_FILE_READY);
 		file->public.number = job->number;
 		tables->stats.bytes += job->bytes;
 		file->unmapped_ns = clock_monotonic_ns();
@@ -414,14 +357,14 @@ static void accept_built(struct unwind_tables *tables, struct file *file,
 	free_number(tables, job->number);
 	// A prefetch; or the file was written meanwhile, which says nothing about the others of its content.
 	if (job->rc == -ESTALE || (job->rc == -ENOSPC && !file->misses)) {
-		set_state(tables, file, UNWIND_FILE_IDLE);
+		unwind_tables_set_state(tables, file, UNWIND_FILE_IDLE);
 		return;
 	}
 	if (job->rc == -ENOSPC) {
 		refuse(tables, file);
 		return;
 	}
-	set_state(tables, file, UNWIND_FILE_NONE);
+	unwind_tables_set_state(tables, file, UNWIND_FILE_NONE);
 	if (job->rc) {
 		tables->stats.failed++;
 		error_set(&tables->stats.last_failure, job->rc, "%s: %s", job->name,
@@ -572,7 +515,7 @@ void unwind_tables_renew(struct unwind_tables *tables)
 	}
 }
 
-static void begin_removal(struct unwind_tables *tables, struct unwind_job *job)
+void unwind_tables_begin_removal(struct unwind_tables *tables, struct unwind_job *job)
 {
 	tables->removing++;
 	unwind_builder_add(tables->builder, job);
@@ -588,184 +531,7 @@ void unwind_tables_retire(struct unwind_tables *tables)
 		if (!job)
 			return;
 		tables->retired_count--;
-		begin_removal(tables, job);
-	}
-}
-
-// ---- eviction -------------------------------------------------------------------------------
-
-// Not while it is rebuilt: the result decides which table there is.
-static bool is_evictable(const struct file *file)
-{
-	return file->key[0] && file->public.state == UNWIND_FILE_READY && !file->job;
-}
-
-/* Eviction order. */
-enum spare {
-	SPARE_UNNEEDED, // no sample needed it
-	SPARE_UNUSED,   // no process that maps it was sampled for long
-	SPARE_UNMAPPED, // no process maps it
-	SPARE_RARE,     // needed by far fewer samples than the file that wants space
-	SPARE_GREEDY,   // of a payer who has more than that of the file that wants space
-	SPARE_NOT,
-};
-
-/* The file that wants space, and what decides which others give it. */
-struct want {
-	const struct file *file;
-	uint64_t now_ns, kept_ns;
-	struct table_shares shares;
-};
-
-static struct table_share share_of(const struct file *file)
-{
-	return (struct table_share){ file->payer, file->public.bytes };
-}
-
-static struct want want_of(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
-			   uint32_t wanting)
-{
-	struct want want = {
-		&tables->files[wanting], now_ns, kept_ns, { .bytes_max = tables->bytes_max }
-	};
-
-	for (uint32_t i = 0; i < tables->slot_count; i++)
-		if (tables->files[i].key[0] && tables->files[i].public.state == UNWIND_FILE_READY)
-			table_shares_add(&want.shares, share_of(&tables->files[i]));
-	return want;
-}
-
-// Processes that run again and again, such as compilers, still find their tables for a while.
-static bool is_unmapped(const struct file *file, uint64_t now_ns, uint64_t kept_ns)
-{
-	return !file->holders && file->unmapped_ns &&
-	       ns_between(file->unmapped_ns, now_ns) > kept_ns / UNMAPPED_SHARE;
-}
-
-static enum spare spare_of(const struct file *file, const struct want *want)
-{
-	struct table_share share = share_of(file), wanting = share_of(want->file);
-
-	if (!is_evictable(file))
-		return SPARE_NOT;
-	if (!file->misses)
-		return SPARE_UNNEEDED;
-	if (ns_between(file->used_ns, want->now_ns) > want->kept_ns)
-		return SPARE_UNUSED;
-	if (is_unmapped(file, want->now_ns, want->kept_ns))
-		return SPARE_UNMAPPED;
-	if (file->misses < want->file->misses / RARE_SHARE &&
-	    table_shares_may_push_out(&want->shares, wanting, share))
-		return SPARE_RARE;
-	return table_shares_lets_in(&want->shares, wanting, share) ? SPARE_GREEDY : SPARE_NOT;
-}
-
-// Order within one kind.
-static bool evicts_before(const struct file *file, const struct file *other, enum spare spare)
-{
-	switch (spare) {
-	case SPARE_UNNEEDED:
-		return file->public.bytes > other->public.bytes;
-	case SPARE_UNUSED:
-	case SPARE_UNMAPPED:
-		return file->used_ns < other->used_ns;
-	default:
-		return file->misses < other->misses;
-	}
-}
-
-uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
-			      uint32_t wanting)
-{
-	const struct want want = want_of(tables, now_ns, kept_ns, wanting);
-	enum spare most = SPARE_NOT;
-	uint32_t victim = HASH_TABLE_NONE;
-
-	for (uint32_t i = 0; i < tables->slot_count; i++) {
-		const struct file *file = &tables->files[i];
-		enum spare spare = spare_of(file, &want);
-
-		if (spare < most || (spare == most && spare != SPARE_NOT &&
-				     evicts_before(file, &tables->files[victim], spare))) {
-			most = spare;
-			victim = i;
-		}
-	}
-	return victim;
-}
-
-uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t now_ns,
-				   uint64_t kept_ns, uint32_t wanting)
-{
-	struct want want = want_of(tables, now_ns, kept_ns, wanting);
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < tables->slot_count; i++) {
-		const struct file *file = &tables->files[i];
-
-		if (spare_of(file, &want) == SPARE_NOT)
-			continue;
-		bytes += file->public.bytes;
-		table_shares_remove(&want.shares, share_of(file)); // its payer has less to give
-	}
-	return bytes;
-}
-
-uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wanting)
-{
-	uint64_t bytes = tables->files[wanting].public.bytes;
-	uint64_t all = tables->stats.bytes + bytes;
-
-	// Bytes are free: numbers or rules are used up, and any table frees some.
-	if (all <= tables->bytes_max)
-		return bytes;
-	return all - tables->bytes_max + tables->bytes_max / SLACK_SHARE;
-}
-
-int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)
-{
-	struct file *file = &tables->files[item];
-	struct unwind_job *job = unwind_job_new(UNWIND_JOB_REMOVE, file->public.number);
-
-	if (!job)
-		return -ENOMEM;
-	job->file = item;
-	file->job = job;
-	tables->stats.bytes -= file->public.bytes;
-	tables->stats.evicted++;
-	file->misses = 0;
-	analyzed_file_close(file->analyzed, &tables->analyzed);
-	set_state(tables, file, UNWIND_FILE_IDLE);
-	return 0;
-}
-
-void unwind_tables_remove(struct unwind_tables *tables, uint32_t item)
-{
-	struct file *file = &tables->files[item];
-
-	begin_removal(tables, take(file->job));
-}
-
-static bool is_half_full(const struct unwind_tables *tables)
-{
-	return tables->stats.bytes > tables->bytes_max / 2 ||
-	       tables->stats.ready > UNWIND_TABLES_MAX / 2;
-}
-
-void unwind_tables_trim(struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns)
-{
-	uint32_t removed = 0;
-
-	for (uint32_t i = 0; i < tables->slot_count && removed < TRIM_MAX && is_half_full(tables);
-	     i++) {
-		const struct file *file = &tables->files[i];
-
-		if (!is_evictable(file) || file->holders ||
-		    ns_between(file->unmapped_ns, now_ns) <= kept_ns ||
-		    unwind_tables_withdraw(tables, i))
-			continue;
-		unwind_tables_remove(tables, i);
-		removed++;
+		unwind_tables_begin_removal(tables, job);
 	}
 }
 
