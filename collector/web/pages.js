@@ -3,6 +3,7 @@
 
 import { byId, element } from "./element.js";
 import { mountFleet } from "./fleet_page.js";
+import { mountServices } from "./services_page.js";
 import { writeView } from "./state.js";
 
 /**
@@ -13,6 +14,7 @@ import { writeView } from "./state.js";
  *           loads and shows the page, and throws ApiError; fail() shows a message instead.
  */
 export const PAGES = [
+	{ name: "services", title: "Services", controls: [], fields: ["from", "to"], mount: mountServices },
 	{ name: "service", title: "Profiles", controls: ["service", "selector", "type", "download"] },
 	{ name: "health", title: "Fleet", controls: [], fields: ["from", "to"], mount: mountFleet },
 ];

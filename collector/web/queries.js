@@ -258,6 +258,21 @@ export async function fetchServices(view, range, signal) {
 	return { services, whole };
 }
 
+const DAY_MS = 86400e3;
+const SERVICES_MAX = 2000; // of an overview; all others are in the total
+
+/** The services' CPU time in @range and a day before, and over time: { now, before, series }. */
+export async function fetchServiceCosts(range, signal) {
+	const during = (shift_ms) => ({ type: TYPE.CPU, query: "{}", from: range.from_ms - shift_ms, to: range.to_ms - shift_ms });
+	const [now, before, series] = await Promise.all([
+		request("services", { ...during(0), limit: SERVICES_MAX }, signal),
+		request("services", { ...during(DAY_MS), limit: SERVICES_MAX }, signal),
+		request("series", { ...during(0), group_by: "service" }, signal),
+	]);
+
+	return { now, before, series };
+}
+
 // Counters of losses: their sentence says "dropped" or "lost".
 const DROP_COUNTERS = Object.entries(LABEL_VALUES.counter)
 	.filter(([, { title, meaning }]) => /\b(dropped|lost)\b/.test(title) && !meaning.includes("Nothing is lost"))

@@ -16,6 +16,8 @@ const AT_FOR_MAX_MS = 6 * 3600e3;
 const AROUND_MIN_MS = 60e3; // shown before and after it
 const AROUND_TIMES = 5;
 
+const START_PAGE = "services";
+
 const isTime = (text) => resolveTime(text, 0) !== null;
 const oneOf = (...words) => (text) => words.includes(text);
 const isSwitch = oneOf("on", "off");
@@ -24,7 +26,7 @@ const atMost = (length) => (text) => text.length <= length;
 /**
  * Each field of a view: its default, which links omit, the check of a link's value, and how links read and write it
  * where their text differs.
- *   page    which page is shown: pages.js
+ *   page    which page is shown: pages.js; without any field in the link the services
  *   query   selector text            type    five-part profile type; in links its short word
  *   from/to time texts               group   label to group by; "auto": the type's own, or services until one is picked
  *   idle    "out": exclude idle time; "in": include it
@@ -41,7 +43,7 @@ const atMost = (length) => (text) => text.length <= length;
  *   nodes   maximum number of boxes
  */
 const FIELDS = {
-	page: { fallback: "service", check: oneOf("service", "health") },
+	page: { fallback: "service", check: oneOf("services", "service", "health") },
 	query: { fallback: "", check: atMost(8192) },
 	type: { fallback: TYPE.CPU, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },
@@ -96,6 +98,8 @@ export function readView(search) {
 		const value = text !== null && field.read ? field.read(text) : text;
 		view[name] = value !== null && field.check(value) ? value : field.fallback;
 	}
+	if (params.size === 0)
+		view.page = START_PAGE;
 	for (const [name, value] of Object.entries(momentOf(params))) {
 		if (FIELDS[name].check(value))
 			view[name] = value;
@@ -103,7 +107,7 @@ export function readView(search) {
 	return view;
 }
 
-/** The query string of @view, "" for the default view. */
+/** The query string of @view, "" for the start page with all defaults. */
 export function writeView(view) {
 	const parts = [];
 
@@ -114,7 +118,9 @@ export function writeView(view) {
 			// Colons, slashes, commas and equals signs are legal in a query, and links are read by people.
 			parts.push(`${name}=${encodeURIComponent(value).replace(/%(3A|2F|2C|3D)/g, decodeURIComponent)}`);
 	}
-	return parts.length ? "?" + parts.join("&") : "";
+	if (parts.length === 1 && view.page === START_PAGE)
+		return "";
+	return "?" + (parts.length ? parts.join("&") : `page=${view.page}`);
 }
 
 /** The view now, and a "change" event whose detail is the set of changed fields. */

@@ -4,6 +4,7 @@
 import os
 import pathlib
 import sys
+import urllib.parse
 
 import pytest
 
@@ -45,13 +46,13 @@ def fake(shared_fake):
 
 @pytest.fixture
 def open_page(browser):
-    """open_page(url, width=..., dark=...): a tab there, closed after the test."""
+    """open_page(url, width=..., dark=...): a tab there, closed after the test. Without a path, the service page."""
     pages = []
 
     def open_at(url, **look):
         page = browser.page(**look)
         pages.append(page)
-        page.open(url)
+        page.open(url if urllib.parse.urlsplit(url).path else url + "/?page=service")
         return page
 
     yield open_at

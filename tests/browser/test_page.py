@@ -395,7 +395,7 @@ def test_hostile_names_stay_text(open_page):
         tree.frame = [(evil if at > 3 else f[0], '"><script>window.pwned=1</script>', f[2]) for at, f in enumerate(tree.frame)]
     with FakeCollector(data) as hostile:
         page = open_page(f"{hostile.url}/?search={urllib.parse.quote(evil)}&query={urllib.parse.quote('{a=' + evil)}")
-        page.open(hostile.url)
+        page.open(hostile.url + "/?page=service")
         page.press("s")
         box = next(b for b in boxes(page) if b["depth"] == 1)
         page.hover(box["x"] + 30, box["y"] + 8)

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from fake_collector import Data, FakeCollector, SERVICES
+
 SERVICE = "llm-gateway"
 
 
@@ -68,3 +70,39 @@ def test_fleet_shows_a_failure_and_recovers(fake, open_page):
     page.click("#banner-retry")
     page.wait("document.querySelector('#banner').hidden && cairn.settled()", "the collector is back")
     assert len(rows(page, 0)) == 4
+
+
+SHORT_LIVED = 30
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """A fleet with two days of data, and short-lived services."""
+    short = {f"cc1-{number}": (0.003, ["db-1"], ["cc1"], "native", False) for number in range(SHORT_LIVED)}
+    with FakeCollector(Data(600, services={**SERVICES, **short}, age_s=200_000)) as collector:
+        yield collector
+
+
+@pytest.mark.parametrize("width, height, dark", [(1280, 800, False), (390, 844, True)])
+def test_services_start_the_page(fleet, open_page, artefact, width, height, dark):
+    page = open_page(fleet.url + "/", width=width, height=height, dark=dark)
+    page.screenshot(artefact(f"services-{width}{'-dark' if dark else ''}"))
+    assert current(page) == "Services" and page.evaluate("location.search") == ""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    services = rows(page, 0)
+    assert [row[0] for row in services[:2]] == ["llm-gateway", "embedding-worker"]
+    assert float(services[0][1]) == pytest.approx(5.8, rel=0.15)
+    assert 40 <= int(re.match(r"\+(\d+)", services[0][3])[1]) <= 60 and services[1][3] == "same"
+    assert services[0][5:] == ["2", "3"] and services[1][5:] == ["2", "–"] or width < 480
+    assert next(row for row in services if row[0] == "kubelet.service")[3].startswith("−5")
+    # Small ones share a row, until they are asked for.
+    assert len(services) == 9 and services[-1][0].startswith(f"{SHORT_LIVED - 2} small services, each below 0.5")
+    page.evaluate("document.querySelector('.folded button').click()")
+    assert len(rows(page, 0)) == len(SERVICES) + SHORT_LIVED + 1
+    page.evaluate("document.querySelector('.services-table a').focus()")
+    page.press("Enter")
+    page.settle()
+    assert current(page) == "Profiles" and page.text("#service-name") == "llm-gateway" and "page=" not in page.address()
+    page.evaluate("history.back()")
+    page.wait("cairn.settled() && document.querySelector('#page-services').getClientRects().length", "Back to the services")
+    assert page.complaints() == []
