@@ -57,7 +57,7 @@ class Page {
 		this.ranges = new RangePicker(() => this.connection.now_ms());
 		this.chart = new ChartPane(this.state, palette, this.tooltip, this.connection);
 		this.heat = new HeatPane(this.state, palette, this.tooltip, this.connection);
-		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty());
+		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty(), this.connection);
 		this.table = new TablePane(this.state);
 		this.stackless = new StacklessPane(this.state);
 		this.states = new StatesPane(this.state);
@@ -380,6 +380,7 @@ class Page {
 		byId("zoom-out").addEventListener("click", () => this.#zoomRangeOut());
 		byId("type").addEventListener("change", () => this.state.change(showType(this.view, byId("type").value)));
 		this.chart.addEventListener("shown", () => this.stackless.show(this.view, this.chart.chart.summary()));
+		this.chart.addEventListener("gaps", (event) => this.heat.map.setGaps(event.detail));
 		byId("live").addEventListener("click", () => this.#toggleLive());
 		byId("share").addEventListener("click", () => this.#share());
 		for (const button of document.querySelectorAll("[data-layout][aria-pressed]"))

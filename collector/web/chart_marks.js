@@ -14,15 +14,28 @@ const STRIP_HEIGHT = 3;	 // px, of the strip on the time axis
 const ARRIVES_MS = 10000; // agents send every 5 s: older data is complete
 
 /**
- * The marks of fetchMarks()'s answer for @range (in ms): { throttled, changes, shedding }.
+ * The marks of fetchMarks()'s answer for @range (in ms): { throttled, changes, shedding, gaps }.
  *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null without throttling
  *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of its step, the at-th
  *   shedding   [{ knob, step, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: when each
  *              shedding step was active and on how many agents; for the whole range, and in the newest data?
+ *   gaps       [{ from_ms, to_ms }]: no agent of the view's nodes sent anything
  */
 export function marksOf(answers, range, stored) {
 	return { throttled: throttledOf(answers.throttled, range, stored), changes: changesOf(answers.changes, range),
-		 shedding: sheddingOf(answers.shedding, range, stored) };
+		 shedding: sheddingOf(answers.shedding, range, stored), gaps: answers.presence ? gapsOf(answers.presence, range, stored) : [] };
+}
+
+// Agents report their overhead at least every few seconds. Without any in the range they do not, and nothing is known.
+function gapsOf(answer, range, stored) {
+	const { first_ms, step_ms } = stepsOf(answer);
+	const values = answer.series[0]?.values ?? [];
+	const isKnown = (at) => first_ms + at * step_ms >= stored.oldest_ms &&
+		first_ms + (at + 1) * step_ms <= (stored.newest_ms || range.to_ms) - ARRIVES_MS;
+
+	if (!values.some((value) => value > 0))
+		return [];
+	return spansOf(values.map((value, at) => (value === 0 && isKnown(at) ? 1 : 0)), (at) => Math.min(range.to_ms, Math.max(range.from_ms, first_ms + at * step_ms)));
 }
 
 /** The steps of @shedding that reduce @type, those that drop most of it first. */
@@ -97,6 +110,8 @@ export function throttledShare(total_ns, span_ms) {
 export function drawMarks(marks, plot) {
 	const { ctx, palette, xOf, top, bottom } = plot;
 
+	for (const gap of marks.gaps)
+		drawGap(plot, xOf(gap.from_ms), xOf(gap.to_ms));
 	ctx.fillStyle = palette.warn;
 	for (const { from_ms, to_ms, share } of marks.throttled?.steps ?? []) {
 		const left = Math.round(xOf(from_ms));
@@ -115,6 +130,33 @@ export function drawMarks(marks, plot) {
 	// One line per pixel.
 	for (const x of new Set(marks.changes.map(({ time_ms }) => Math.round(xOf(time_ms)))))
 		drawChange(plot, x);
+}
+
+/** Nothing is known of this time: not drawn as 0. */
+function drawGap({ ctx, palette, top, bottom }, left, right) {
+	const text = "no data";
+
+	ctx.save();
+	ctx.beginPath();
+	ctx.rect(left, top, right - left, bottom - top);
+	ctx.clip();
+	ctx.fillStyle = palette.surface;
+	ctx.fillRect(left, top, right - left, bottom - top);
+	ctx.strokeStyle = palette.line;
+	ctx.lineWidth = 2;
+	ctx.beginPath();
+	for (let x = left - (bottom - top); x < right; x += 8) {
+		ctx.moveTo(x, bottom);
+		ctx.lineTo(x + bottom - top, top);
+	}
+	ctx.stroke();
+	if (ctx.measureText(text).width + 12 < right - left) {
+		ctx.fillStyle = palette["ink-muted"];
+		ctx.textAlign = "center";
+		ctx.textBaseline = "middle";
+		ctx.fillText(text, (left + right) / 2, (top + bottom) / 2);
+	}
+	ctx.restore();
 }
 
 /** A dashed line through the plot with a triangle on the axis. */
@@ -139,6 +181,11 @@ function drawChange({ ctx, palette, top, bottom }, x) {
 export function changesNear(marks, x, xOf) {
 	return marks.changes.filter(({ time_ms, step_ms }) =>
 		Math.abs(xOf(time_ms) - x) <= Math.max(REACH, 1 + (xOf(time_ms + step_ms) - xOf(time_ms)) / 2));
+}
+
+/** Is @time_ms in a gap? */
+export function isInGap(marks, time_ms) {
+	return marks.gaps.some(({ from_ms, to_ms }) => from_ms <= time_ms && time_ms < to_ms);
 }
 
 /** The shedding steps that were active at @time_ms, in words. */

@@ -25,7 +25,7 @@ export class ChartPane extends EventTarget {
 	#marksRequest = new LatestRequest();
 	#names = [];
 
-	/** @stored: { oldest_ms, newest_ms } of the collector's samples, read at each use. Event "shown": the chart shows new data. */
+	/** @stored: { oldest_ms, newest_ms } of the collector's samples, read at each use. Events: "shown", the chart shows new data; "gaps" (detail: of marksOf()). */
 	constructor(state, palette, tooltip, stored) {
 		super();
 		this.#state = state;
@@ -69,6 +69,7 @@ export class ChartPane extends EventTarget {
 		if (answers === undefined)
 			return;
 		const marks = marksOf(answers, range, this.#stored);
+		this.dispatchEvent(new CustomEvent("gaps", { detail: marks.gaps }));
 		this.chart.setMarks({ ...marks, reduced: reducedIn(marks.shedding, view.type) });
 		this.notices.setMarks(marks, answers.overhead ? stackSeries(answers.overhead, range, this.#stored).facts.mean : null);
 	}

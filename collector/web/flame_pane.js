@@ -17,8 +17,9 @@ import { exactSearch } from "./frame_search.js";
 import { valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
 import { fetchCallers, fetchMerge, groupOf } from "./queries.js";
-import { lengthOf, regionsOf } from "./regions.js";
+import { regionsOf } from "./regions.js";
 import { NODES_MAX } from "./state.js";
+import { coveredMs } from "./time_range.js";
 import { showToast } from "./toast.js";
 
 export class FlamePane {
@@ -29,12 +30,14 @@ export class FlamePane {
 	#callers = null; // of the function in view.sandwich
 	#callerTree = null;
 	#label = "";
+	#stored;
 	#tree = null;
 	#span_ms = 0;
 
-	/** @explainEmpty(): elements to show without samples. */
-	constructor(state, palette, tooltip, explainEmpty) {
+	/** @explainEmpty(): elements to show without samples. @stored: { oldest_ms, newest_ms } of all samples, read at each use. */
+	constructor(state, palette, tooltip, explainEmpty, stored) {
 		this.#state = state;
+		this.#stored = stored;
 		this.#tooltip = tooltip;
 		this.#explainEmpty = explainEmpty;
 		this.panel = new Panel(byId("flame-progress"), byId("flame-message"));
@@ -54,7 +57,7 @@ export class FlamePane {
 
 		if (answer === undefined)
 			return;
-		this.#span_ms = lengthOf(regionsOf(view)) || range.to_ms - range.from_ms;
+		this.#span_ms = (view.sel ? regionsOf(view) : [range]).reduce((sum, part) => sum + coveredMs(part, this.#stored), 0);
 		this.#label = view.sandwich ? "" : groupOf(view);
 		this.#answer = view.sandwich ? answer.callees : answer;
 		this.#callers = view.sandwich ? answer.callers : null;

@@ -19,6 +19,7 @@ export class HeatMap extends EventTarget {
 	#grid = null;
 	#lanes = [];
 	#stored = { oldest_ms: 0, newest_ms: 0 };
+	#gaps = [];
 	#mode = "max";
 	#active = "";
 	#regions = [];
@@ -69,6 +70,12 @@ export class HeatMap extends EventTarget {
 	/** @mode: "max", the largest slot in a cell, or "mean". */
 	setMode(mode) {
 		this.#mode = mode;
+		this.#dropBitmaps();
+	}
+
+	/** Show no cells in @gaps, [{ from_ms, to_ms }]: no agent sent data. */
+	setGaps(gaps) {
+		this.#gaps = gaps;
 		this.#dropBitmaps();
 	}
 
@@ -201,7 +208,7 @@ export class HeatMap extends EventTarget {
 		ctx.strokeRect(PLOT.left - 0.5, lane.top - 0.5, this.#plotWidth() + 1, lane.height + 1);
 	}
 
-	/** One pixel a cell. Cells before the first sample, or of which data may still arrive, stay clear. */
+	/** One pixel a cell. Cells before the first sample, in gaps, or of which data may still arrive, stay clear. */
 	#paint(lane) {
 		const { columns, from_ms, cell_ms } = this.#grid;
 		const { rates, top } = lane[this.#mode];
@@ -216,6 +223,11 @@ export class HeatMap extends EventTarget {
 			const row = ROWS - 1 - (cell % ROWS);
 			const shade = rates[cell] > 0 ? Math.max(1, Math.min(HEAT_SHADES - 1, Math.round((rates[cell] / top) * (HEAT_SHADES - 1)))) : 0;
 			words[row * columns + Math.floor(cell / ROWS)] = this.palette.heatWords[shade];
+		}
+		for (const gap of this.#gaps) {
+			const last = Math.min(rates.length, Math.ceil((gap.to_ms - from_ms) / cell_ms));
+			for (let cell = Math.max(0, Math.floor((gap.from_ms - from_ms) / cell_ms)); cell < last; cell++)
+				words[(ROWS - 1 - (cell % ROWS)) * columns + Math.floor(cell / ROWS)] = 0;
 		}
 		ctx.putImageData(pixels, 0, 0);
 		return bitmap;
@@ -495,6 +507,8 @@ export class HeatMap extends EventTarget {
 				element("span", "muted", this.#drag.byKey ? "Enter selects, Esc cancels" : "Release to select")];
 		}
 		const { from_ms, to_ms } = this.#timesOf(cell, cell);
+		if (this.#gaps.some((gap) => gap.from_ms <= from_ms && from_ms < gap.to_ms))
+			return [element("span", "muted", formatTime(from_ms)), element("strong", "", "No data: no agent sent any")];
 		if (this.#stored.newest_ms && from_ms > this.#stored.newest_ms)
 			return [element("span", "muted", formatTime(from_ms)), element("span", "muted", "Data may still arrive")];
 		return [element("span", "muted", `${formatTime(from_ms)}, ${formatNumber(to_ms - from_ms)} ms`),

@@ -178,24 +178,33 @@ export async function fetchStates(view, range, signal) {
 
 /**
  * The marks of every type's chart: throttling (by service, or by container of one service), load-shedding changes,
- * active load shedding, and with any shedding the agents' overhead. The time steps are those of fetchSeries().
+ * active load shedding, with any shedding the agents' overhead (all in the steps of fetchSeries()), and the agents' presence.
  */
 export async function fetchMarks(view, range, signal) {
 	const matchers = parseSelector(view.query) ?? [];
 	const between = { from: range.from_ms, to: range.to_ms };
 	const series = (type, chosen, group) => request("series", { ...between, type, query: formatSelector(chosen), group_by: group }, signal);
 	const sheddingOf = (chosen) => Promise.all([TYPE.SHEDDING_CHANGES, TYPE.SHEDDING].map((type) => series(type, chosen, SHEDDING_LABELS.join(","))));
-	const [throttled, anywhere] = await Promise.all([
+	const where = await nodesOf(matchers, between, signal);
+	const [throttled, anywhere, presence] = await Promise.all([
 		series(TYPE.THROTTLED, matchers.filter((m) => !LABELS_OF_THREADS.includes(m.name)), throttledLabel(view)),
 		sheddingOf(matchers.filter((m) => m.name === "node")),
+		request("series", { ...between, type: TYPE.OVERHEAD, query: formatSelector(where), step: presenceStep(range) }, signal),
 	]);
 
 	if (anywhere.every((answer) => answer.series.length === 0))
-		return { throttled, changes: anywhere[0], shedding: anywhere[1], overhead: null };
+		return { throttled, changes: anywhere[0], shedding: anywhere[1], overhead: null, presence };
 	// Some agent shed load: was it on this view's nodes?
-	const where = await nodesOf(matchers, between, signal);
 	const [[changes, shedding], overhead] = await Promise.all([where.length ? sheddingOf(where) : anywhere, series(TYPE.OVERHEAD, where, "")]);
-	return { throttled, changes, shedding, overhead };
+	return { throttled, changes, shedding, overhead, presence };
+}
+
+// Each agent reports its overhead several times in such a step. The default is longer from 75 minutes on.
+const PRESENCE_STEP_S = 15;
+const DEFAULT_STEPS = 300;
+
+function presenceStep(range) {
+	return range.to_ms - range.from_ms < DEFAULT_STEPS * PRESENCE_STEP_S * 1000 ? `${PRESENCE_STEP_S}s` : "";
 }
 
 /** The label that groups throttling in @view. */

@@ -2,7 +2,7 @@
 // Usage over time: stacked steps on a canvas. Dragging selects a range, a double click goes back.
 
 import { timeTicks, valueTicks } from "./axis_ticks.js";
-import { changesNear, drawMarks, reducedAt, throttledAt } from "./chart_marks.js";
+import { changesNear, drawMarks, isInGap, reducedAt, throttledAt } from "./chart_marks.js";
 import { element } from "./element.js";
 import { formatClock, formatDuration, formatRange, formatShare, formatTime } from "./format.js";
 import { valueTitle } from "./label_value.js";
@@ -14,7 +14,7 @@ const DRAG_MIN = 4;	    // px; less is a click
 const RANGE_MIN_MS = 20;    // one slot
 const TOOLTIP_SERIES_MAX = 8;
 const TOOLTIP_CHANGES_MAX = 4;
-const NO_MARKS = { throttled: null, changes: [], reduced: [] };
+const NO_MARKS = { throttled: null, changes: [], reduced: [], gaps: [] };
 
 export class SeriesChart extends EventTarget {
 	#chart = null;
@@ -397,6 +397,9 @@ export class SeriesChart extends EventTarget {
 		const time_ms = this.#timeAt(x);
 		const at = Math.min(edges.length - 2, Math.max(0, edges.findIndex((edge) => edge > time_ms) - 1));
 		const whole = this.#chart.whole[at] ?? 0;
+
+		if (isInGap(this.#marks, time_ms))
+			return [element("span", "muted", formatTime(Math.round(time_ms))), element("strong", "", "No data: no agent sent any")];
 		const step_ms = edges[at + 1] - edges[at];
 		const head = [element("span", "muted", `${formatTime(Math.round(edges[at]))}, ${formatDuration(step_ms * 1e6)}`),
 			      element("strong", "", `${rate.format(whole)} ${rate.unit}${isStacked || series.length === 1 ? "" : " on average"}`)];

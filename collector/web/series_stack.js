@@ -4,7 +4,8 @@
 import { rateOf } from "./format.js";
 import { hasColors, placeOf } from "./label_value.js";
 import { SERIES_COLORS } from "./palette.js";
-import { addsUp } from "./profile_type.js";
+import { addsUp, isGauge } from "./profile_type.js";
+import { coveredMs } from "./time_range.js";
 
 const OTHER = "other";	 // name of the sum of series beyond the colours
 const GROUPS_MAX = 100;	 // in the collector's answer; it sums the rest under the same name
@@ -31,11 +32,13 @@ export function stackSeries(answer, range, stored, label = "") {
 	// Time before the first sample does not count as zero usage.
 	const begun = wholeSteps(first_ms, step_ms, stepCount, stored.oldest_ms);
 
+	const meanOf = isGauge(answer.type) ? (rates) => mean(rates.subarray(begun, arrived)) :
+		(rates) => meanWithin(rates, first_ms, step_ms, range, stored);
 	for (const one of series)
-		one.mean = mean(one.rates.subarray(begun, arrived));
+		one.mean = meanOf(one.rates);
 	return { ...range, edges, rate, series, label, whole, isStacked,
 		 arrived_ms: arrived < stepCount ? edges[arrived] : range.to_ms,
-		 facts: { mean: mean(whole.subarray(begun, arrived)), peak: Math.max(0, ...series.map(({ tops }) => tops.reduce((a, b) => Math.max(a, b), 0))),
+		 facts: { mean: meanOf(whole), peak: Math.max(0, ...series.map(({ tops }) => tops.reduce((a, b) => Math.max(a, b), 0))),
 			  total: series.reduce((sum, s) => sum + s.total, 0) } };
 }
 
@@ -48,6 +51,23 @@ export function stepsOf(answer) {
 /** How many of the first steps end before @until_ms: a partial step looks like a drop. */
 function wholeSteps(first_ms, step_ms, stepCount, until_ms) {
 	return Math.min(stepCount, Math.max(0, Math.floor((until_ms - first_ms) / step_ms)));
+}
+
+/**
+ * The mean of amounts over what @range has of stored time, as that of a merged profile: of a step that begins before the
+ * range the part in it, and of one that is on its way what has arrived.
+ */
+function meanWithin(rates, first_ms, step_ms, range, stored) {
+	let sum = 0, span_ms = 0;
+
+	rates.forEach((rate, at) => {
+		const step = { from_ms: first_ms + at * step_ms, to_ms: first_ms + (at + 1) * step_ms };
+		const inside_ms = coveredMs({ from_ms: Math.max(step.from_ms, range.from_ms), to_ms: Math.min(step.to_ms, range.to_ms) }, stored);
+		span_ms += inside_ms;
+		if (inside_ms > 0)
+			sum += (rate * step_ms * inside_ms) / coveredMs(step, stored);
+	});
+	return span_ms > 0 ? sum / span_ms : 0;
 }
 
 function mean(values) {

@@ -83,6 +83,11 @@ export function resolveRange(from, to, now_ms) {
 	return { from_ms: Math.floor(from_ms), to_ms: Math.ceil(to_ms) };
 }
 
+/** The milliseconds of @range between the oldest and the newest sample of @stored: { oldest_ms, newest_ms }, 0 if unknown. */
+export function coveredMs(range, stored) {
+	return Math.max(0, Math.min(range.to_ms, stored.newest_ms || range.to_ms) - Math.max(range.from_ms, stored.oldest_ms || 0));
+}
+
 /** The shortest preset that fits data of @age_ms; the longest if none does. */
 export function presetForAge(age_ms) {
 	return PRESETS.find((preset) => -resolveTime(preset.from, 0) >= 1.25 * age_ms) ?? PRESETS.at(-1);

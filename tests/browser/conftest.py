@@ -39,7 +39,7 @@ def shared_fake():
 def fake(shared_fake):
     """The fake collector with its default data, answering without delay."""
     shared_fake.server.away, shared_fake.server.delay_s = False, 0
-    shared_fake.server.api.data.excess = False
+    shared_fake.server.api.data.excess, shared_fake.server.api.data.silent = False, None
     shared_fake.server.requests.clear()
     return shared_fake
 

@@ -188,6 +188,7 @@ class Data:
         self.trees = {} if empty else {
             name: make_tree(name, s[3], max(40, node_count * s[0] / cores * 1.6), seed) for name, s in self.services.items()}
         self.hit = {name: make_tree(name + "-spike", s[3], 400, seed) for name, s in self.services.items() if s[4]}
+        self.silent = None  # (from_s, to_s): no agent sent data
         self.excess = False  # a process has reached its quota of series
         self.has_gpus = bool(profiles.TRAINER.keys() & self.services.keys())
         self.changes = [] if empty else [(self.started_s - age, node, setting) for age, node, setting in profiles.CHANGES]
@@ -341,7 +342,7 @@ class Api:
                    functools.partial(profiles.gpu_level, profile_type, gpu))
         if profile_type == profiles.OVERHEAD:
             for program, cores in profiles.PROGRAMS.items():
-                yield {"service": profiles.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int((to_s - from_s) * cores * 1e9)
+                yield {"service": profiles.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int(self.spoken_s(from_s, to_s) * cores * 1e9)
         for counter, node, per_s in profiles.DROPS if profile_type == profiles.EVENTS else []:
             yield {"service": profiles.AGENT, "node": node, "counter": counter}, lambda from_s, to_s, per_s=per_s: int((to_s - from_s) * per_s)
         if profile_type == profiles.SHEDDING_CHANGES:
@@ -359,6 +360,11 @@ class Api:
         matchers, _, _ = self.common(params)
         found = [profile_type.split(":") for profile_type in profiles.TYPES if self.selected(matchers, profile_type)]
         return {"types": [{"type": ":".join(f), "name": f[0], "sample_type": f[1], "unit": f[2]} for f in found]}
+
+    def spoken_s(self, from_s, to_s):
+        """The seconds of a range in which agents sent data."""
+        begin, end = self.data.silent or (0, 0)
+        return to_s - from_s - max(0, min(to_s, end) - max(from_s, begin))
 
     def all_labels(self, params):
         matchers, _, _ = self.common(params)

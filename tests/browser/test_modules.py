@@ -216,6 +216,16 @@ def test_marks_match_event_times(call):
     assert [(c["time_ms"], c["text"]) for c in marks["changes"]] == [(500, "off-CPU stacks at 1/1"), (2500, "off-CPU stacks at 1/4")]
 
 
+@pytest.mark.parametrize("what, values, gaps", [
+    ("none", [5] * 30, []), ("one", [5] * 10 + [0] * 5 + [5] * 15, [(10000, 15000)]), ("no agents at all", [0] * 30, []),
+    ("before the first sample and after the newest", [0, 0] + [5] * 18 + [0] * 10, []),
+])
+def test_gaps_are_steps_without_agents(call, what, values, gaps):
+    answers = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of(), "presence": answer_of(("", values))}
+    marks = call("chart_marks", "marksOf", answers, {"from_ms": 0, "to_ms": 30000}, {"oldest_ms": 2000, "newest_ms": 29000})
+    assert [(g["from_ms"], g["to_ms"]) for g in marks["gaps"]] == gaps, what
+
+
 @pytest.mark.parametrize("what, values, spans, is_whole, to_end, agents", [
     ("all the time", [1e9] * 30, [(500, 29500)], True, True, 1),
     ("the last step is on its way", [1e9] * 29 + [0], [(500, 29000)], True, True, 1),
@@ -270,7 +280,7 @@ def test_short_words_map_to_types_and_back(call):
 def test_no_events_make_no_marks(call):
     nothing = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of()}
     between, stored = {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}
-    assert call("chart_marks", "marksOf", nothing, between, stored) == {"throttled": None, "changes": [], "shedding": []}
+    assert call("chart_marks", "marksOf", nothing, between, stored) == {"throttled": None, "changes": [], "shedding": [], "gaps": []}
     free = {**nothing, "throttled": answer_of(("a", [0, 0, 0]))}
     assert call("chart_marks", "marksOf", free, between, stored)["throttled"] is None
 
@@ -289,13 +299,15 @@ def test_stacks_states_in_order_and_all_waits(call):
 
 
 @pytest.mark.parametrize("what, values, stored, mean, arrived", [
-    ("all there", [2e9, 4e9, 6e9], (0, 0), 4, 4000), ("last step on its way", [2e9, 4e9, 1e9], (0, 3500), 3, 3000),
+    ("all there", [2e9, 4e9, 6e9], (0, 0), 4, 4000), ("last step on its way", [2e9, 4e9, 1e9], (0, 3500), 2.8, 3000),
     ("begun in the second step", [0, 4e9, 6e9], (2000, 9000), 5, 4000), ("nothing arrived", [0, 0, 0], (0, 500), 0, 1000),
 ])
-def test_rates_use_complete_steps_only(call, what, values, stored, mean, arrived):
+def test_means_are_over_stored_time(call, what, values, stored, mean, arrived):
     answer = {"unit": "nanoseconds", "first_step_ns": 1e9, "step_ns": 1e9, "series": [{"group": "", "total": sum(values), "values": values}]}
     chart = call("series_stack", "stackSeries", answer, {"from_ms": 1000, "to_ms": 4000}, {"oldest_ms": stored[0], "newest_ms": stored[1]})
     assert (chart["facts"]["mean"], chart["arrived_ms"]) == (mean, arrived), what
+    part = call("series_stack", "stackSeries", answer, {"from_ms": 1500, "to_ms": 3500}, {"oldest_ms": 0, "newest_ms": 0})
+    assert part["facts"]["mean"] == pytest.approx((values[0] / 2 + values[1] + values[2] / 2) / 2e9), "as that of a merged profile"
     assert chart["edges"] == [1000, 2000, 3000, 4000] and list(chart["series"][0]["rates"].values()) == [v / 1e9 for v in values]
 
 

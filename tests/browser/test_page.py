@@ -349,6 +349,42 @@ def test_past_range_pauses_live(fake, open_page):
     assert page.text("#live-text") == "Live" and view(page, "to") == "now" and merges() == 2
 
 
+def test_a_gap_is_no_zero(fake, open_page, artefact):
+    started_s = fake.server.api.data.started_s
+    fake.server.api.data.silent = (started_s - 700, started_s - 500)
+    page = open_page(f"{fake.url}/?query=llm-gateway&live=off&from={int(started_s - 1000)}&to={int(started_s - 400)}")
+    plot = page.evaluate("cairn.seriesChart.plot()")
+    page.hover(plot["x"] + plot["width"] * 400 / 600, plot["y"] + 30)
+    assert "No data: no agent sent any" in page.text("#tooltip")
+    page.screenshot(artefact("chart-gap"))
+    page.hover(plot["x"] + plot["width"] * 100 / 600, plot["y"] + 30)
+    assert " cores" in page.text("#tooltip")
+
+
+def test_the_selector_is_reachable_on_a_phone(fake, open_page, artefact):
+    page = open_page(fake.url + "/?query=llm-gateway&live=off", width=390, height=844)
+    page.click("#selector")
+    page.evaluate("document.querySelector('#selector').select()")
+    page.type("envoy")
+    page.press("Enter")
+    page.settle()
+    assert view(page, "query") == "envoy" and page.text("#service-name") == "envoy"
+    page.screenshot(artefact("page-390-selector"))
+    page.click("#range-button")
+    page.click('.preset[data-from="now-7d"]')
+    page.settle()
+    assert page.text("#range-text") == "Last 7 days"
+
+
+def test_header_and_tooltip_average_the_same_time(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway&live=off&layout=flame&from=now-3h")  # the store begins within it
+    root = boxes(page)[0]
+    page.hover(root["x"] + root["width"] / 2, root["y"] + root["height"] / 2)
+    header = float(re.match(r"([\d.]+) cores on average", page.text("#chart-facts"))[1])
+    tooltip = float(re.search(r"On average\s+([\d.]+) cores", page.text("#tooltip"))[1])
+    assert tooltip == pytest.approx(header, rel=0.02)
+
+
 def test_copied_link_pins_the_range(fake, open_page):
     page = open_page(fake.url + "/?query=envoy&search=spin")
     page.evaluate("window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }")
