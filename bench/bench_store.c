@@ -303,6 +303,37 @@ static void bench_merge(struct bench *bench, const char *name, const char *selec
 	selector_deinit(&selector);
 }
 
+/** A heat map's selection: some regions, none of them a whole minute. CPU time, too: the machine may be busy. */
+static void bench_regions(struct bench *bench, const char *name, const char *selector_text)
+{
+	struct selector selector = selector_or_die(selector_text);
+	struct query query = query_of(bench, &selector, 600 * NS_PER_SECOND);
+	double times[REPETITIONS_MAX], cpu[REPETITIONS_MAX];
+	struct error err = { 0 };
+	uint64_t at_ns = query.range.from_ns + 10 * NS_PER_SECOND + 3 * FLEET_SLOT_NS;
+
+	query.parts = (struct query_ranges){
+		.at = { { at_ns, at_ns + FLEET_SLOT_NS },
+			{ at_ns + NS_PER_SECOND, at_ns + 3 * NS_PER_SECOND },
+			{ at_ns + 20 * NS_PER_SECOND, at_ns + 110 * NS_PER_SECOND } },
+		.count = 3,
+	};
+	for (uint32_t i = 0; i < bench->repetitions; i++) {
+		uint64_t start_ns = clock_monotonic_ns();
+		uint64_t start_cpu_ns = clock_of(CLOCK_PROCESS_CPUTIME_ID);
+		struct flame_tree tree;
+
+		if (query_flame_tree(&query, &tree, &err) < 0)
+			die("regions: %s", err.text);
+		times[i] = (double)(clock_monotonic_ns() - start_ns) / 1e6;
+		cpu[i] = (double)(clock_of(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_ns) / 1e6;
+		flame_tree_deinit(&tree);
+	}
+	print_figure(name, times, bench->repetitions, "ms");
+	print_figure("the same, CPU time", cpu, bench->repetitions, "ms");
+	selector_deinit(&selector);
+}
+
 static void bench_heat_map(struct bench *bench, const char *name, const char *selector_text)
 {
 	struct selector selector = selector_or_die(selector_text);
@@ -332,6 +363,7 @@ static void query_cpu(struct bench *bench)
 	bench_merge(bench, "merge by service, all hosts, 1 h", "{}", hour_ns, LABEL_SERVICE);
 	bench_merge(bench, "merge, one service, 1 h", "{service=\"svc0\"}", hour_ns, NULL);
 	bench_merge(bench, "merge, 20 hosts, 10 min", twenty, ten_ns, NULL);
+	bench_regions(bench, "merge, 20 hosts, regions of 20 ms, 2 s, 90 s", twenty);
 	bench_merge(bench, "merge, one host, 1 h", "{node=\"node-007\"}", hour_ns, NULL);
 	bench_scan(bench, "sums only, all hosts, 1 h", "{}", hour_ns, SCAN_SUMS);
 	bench_scan(bench, "every row, all hosts, 1 h", "{}", hour_ns, SCAN_ROWS);

@@ -82,7 +82,10 @@ def test_reading_a_link_checks_fields(call, query, field, value):
 
 def test_links_omit_default_values(call):
     assert call("state", "writeView", call("state", "readView", "")) == ""
-    assert call("state", "writeView", {**call("state", "readView", ""), "type": TYPE.WALL}) == "?type=wall"
+    assert call("state", "readView", "")["page"] == "services" and call("state", "readView", "?page=service")["page"] == "service"
+    assert call("state", "writeView", call("state", "readView", "?page=service")) == "?page=service"
+    assert call("state", "writeView", call("state", "readView", "?type=wall")) == "?type=wall"
+    assert call("state", "writeView", {**call("state", "readView", ""), "from": "now-5m"}) == "?page=services&from=now-5m"
     view = {**call("state", "readView", ""), "type": "x:y:z:a:b", "query": '{a="b&c=d#"}', "from": "2030-01-01T11:00:00.000Z", "search": "100 %+x"}
     assert call("state", "readView", call("state", "writeView", view)) == view
 
