@@ -227,7 +227,8 @@ export class HeatMap extends EventTarget {
 		for (const gap of this.#gaps) {
 			const last = Math.min(rates.length, Math.ceil((gap.to_ms - from_ms) / cell_ms));
 			for (let cell = Math.max(0, Math.floor((gap.from_ms - from_ms) / cell_ms)); cell < last; cell++)
-				words[(ROWS - 1 - (cell % ROWS)) * columns + Math.floor(cell / ROWS)] = 0;
+				if (rates[cell] === 0)
+					words[(ROWS - 1 - (cell % ROWS)) * columns + Math.floor(cell / ROWS)] = 0;
 		}
 		ctx.putImageData(pixels, 0, 0);
 		return bitmap;
@@ -507,7 +508,7 @@ export class HeatMap extends EventTarget {
 				element("span", "muted", this.#drag.byKey ? "Enter selects, Esc cancels" : "Release to select")];
 		}
 		const { from_ms, to_ms } = this.#timesOf(cell, cell);
-		if (this.#gaps.some((gap) => gap.from_ms <= from_ms && from_ms < gap.to_ms))
+		if (lane.mean.rates[cell] === 0 && this.#gaps.some((gap) => gap.from_ms <= from_ms && from_ms < gap.to_ms))
 			return [element("span", "muted", formatTime(from_ms)), element("strong", "", "No data: no agent sent any")];
 		if (this.#stored.newest_ms && from_ms > this.#stored.newest_ms)
 			return [element("span", "muted", formatTime(from_ms)), element("span", "muted", "Data may still arrive")];

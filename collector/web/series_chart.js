@@ -161,7 +161,7 @@ export class SeriesChart extends EventTarget {
 		this.#drawUnit(ticks);
 		this.#drawTimes();
 		this.#drawUnarrived();
-		drawMarks(this.#marks, { ctx, palette: this.palette, xOf: (time_ms) => this.#xOf(time_ms), top: PLOT.top,
+		drawMarks({ ...this.#marks, gaps: this.#emptyGaps() }, { ctx, palette: this.palette, xOf: (time_ms) => this.#xOf(time_ms), top: PLOT.top,
 					 bottom: this.height - PLOT.bottom });
 		this.#drawRegions();
 		this.#drawCursor();
@@ -183,6 +183,14 @@ export class SeriesChart extends EventTarget {
 			ctx.fillRect(left, PLOT.top, 1, bottom - PLOT.top);
 			ctx.fillRect(Math.max(left + 1, right - 1), PLOT.top, 1, bottom - PLOT.top);
 		}
+	}
+
+	/** The gaps without a value: profiles that others pushed may lie in a gap of the agents. */
+	#emptyGaps() {
+		const { edges, whole } = this.#chart;
+		const isEmpty = ({ from_ms, to_ms }) => !whole.some((value, at) => value > 0 && edges[at] >= from_ms && edges[at + 1] <= to_ms);
+
+		return this.#marks.gaps.filter(isEmpty);
 	}
 
 	#yOf(value) {
@@ -398,7 +406,7 @@ export class SeriesChart extends EventTarget {
 		const at = Math.min(edges.length - 2, Math.max(0, edges.findIndex((edge) => edge > time_ms) - 1));
 		const whole = this.#chart.whole[at] ?? 0;
 
-		if (isInGap(this.#marks, time_ms))
+		if (whole === 0 && isInGap(this.#marks, time_ms))
 			return [element("span", "muted", formatTime(Math.round(time_ms))), element("strong", "", "No data: no agent sent any")];
 		const step_ms = edges[at + 1] - edges[at];
 		const head = [element("span", "muted", `${formatTime(Math.round(edges[at]))}, ${formatDuration(step_ms * 1e6)}`),

@@ -223,7 +223,8 @@ class Data:
         width = (to_s - from_s) / steps
         if width <= 0:
             return 0, 0
-        mids = [from_s + (i + 0.5) * width for i in range(steps)]
+        begin, end = self.silent or (0, 0)
+        mids = [at for at in (from_s + (i + 0.5) * width for i in range(steps)) if not begin <= at < end]
         usual = sum(self.cores(name, t) for t in mids) * width
         extra = sum(self.spike(name, t) for t in mids) * width
         return int(usual * 1e9), int(extra * 1e9)
@@ -429,7 +430,8 @@ class Api:
 
     def totals(self, shares, from_s, to_s):
         """{key of shares(): (usual, spike)} in the type's unit."""
-        asks = functools.partial(profiles.cached_usage, self.data) if to_s < time.time() - 3 else self.data.usage
+        is_final = to_s < time.time() - 3 and not self.data.silent
+        asks = functools.partial(profiles.cached_usage, self.data) if is_final else self.data.usage
         sums = {}
         for key, (usual, spike, functions) in shares.items():
             use = asks(key[1], from_s, to_s) if usual or spike else (0, 0)
