@@ -416,6 +416,18 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and la
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
 	$(pytest) --workers $(TEST_WORKERS) --together collector_url,real_url tests/browser
 
+# A test package of npm's, of this version; npm checks its hash.
+AXE_VERSION := 4.10.3
+AXE := $(BUILD)/axe/package/axe.min.js
+$(AXE):
+	mkdir -p $(BUILD)/axe
+	cd $(BUILD)/axe && npm pack --silent axe-core@$(AXE_VERSION) && tar -xzf axe-core-$(AXE_VERSION).tgz
+	touch $@
+
+.PHONY: accessibility
+accessibility: packages $(AXE) ## check the page by axe-core, which npm fetches
+	$(pytest) tests/browser/test_accessibility.py
+
 # Programs that are no Debian packages, of these versions, from their Go modules: they need a Go of 2025.
 HELM_VERSION := v3.19.5
 KUBECONFORM_VERSION := v0.7.0

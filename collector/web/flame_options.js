@@ -35,7 +35,7 @@ export class FlameOptions {
 			(on) => change({ [field]: on === (shows === "on") ? "on" : "off" })));
 		const colors = COLORS.map(([color, label]) => optionRow("radio", "color", view.color === color, label, "", () => change({ color })));
 
-		byId("options-popover").replaceChildren(...rows, element("h4", "", "Colour shows"), ...colors);
+		byId("options-popover").replaceChildren(...rows, element("h3", "", "Colour shows"), ...colors);
 	}
 
 	/** Show what @view hides, focuses on, or looks at from both sides. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The menu of a frame: opened by the right mouse button, or by a key.
 
-import { element } from "./element.js";
+import { byId, element } from "./element.js";
 
 export class FrameMenu {
 	#returnTo = null;
@@ -10,7 +10,7 @@ export class FrameMenu {
 		this.box = element("div", "popover menu frame-menu");
 		this.box.hidden = true;
 		this.box.role = "menu";
-		document.body.append(this.box);
+		byId("main-panel").append(this.box);
 		this.box.addEventListener("keydown", (event) => this.#onKey(event));
 		document.addEventListener("pointerdown", (event) => {
 			if (!this.box.contains(event.target))

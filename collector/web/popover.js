@@ -9,8 +9,8 @@ export class Popover {
 		this.onOpen = onOpen;
 		button.addEventListener("click", () => (this.isOpen ? this.close() : this.open()));
 		document.addEventListener("pointerdown", (event) => this.#onPointer(event));
-		box.addEventListener("keydown", (event) => this.#onKey(event));
-		button.addEventListener("keydown", (event) => this.#onKey(event));
+		// Opened by a shortcut, the focus may be outside of it.
+		document.addEventListener("keydown", (event) => this.#onKey(event), { capture: true });
 	}
 
 	get isOpen() {

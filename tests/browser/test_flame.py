@@ -46,13 +46,20 @@ def answer_of(*stacks):
 
 
 @pytest.fixture(scope="module")
-def shape(browser, shared_fake):
-    """shape(answer, **how): {"root;frame;frame": (self, total)} of the shaped tree, which adds up; "" has what it folded."""
+def pure(browser, shared_fake):
+    """pure(expression): its value, on a page of its own."""
     page = browser.page()
     page.open(shared_fake.url + "/?live=off")
+    yield page.evaluate
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def shape(pure):
+    """shape(answer, **how): {"root;frame;frame": (self, total)} of the shaped tree, which adds up; "folded" has what it folded."""
 
     def run(answer, **how):
-        shaped = page.evaluate(f"import('/flame_shape.js').then((m) => m.shapeAnswer({json.dumps(answer)}, {json.dumps({**PLAIN, **how})}))")
+        shaped = pure(f"import('/flame_shape.js').then((m) => m.shapeAnswer({json.dumps(answer)}, {json.dumps({**PLAIN, **how})}))")
         nodes, names = shaped["nodes"], shaped["names"]
         paths, below = ["total"], [0] * len(nodes["parent"])
         for node in range(1, len(nodes["parent"])):
@@ -63,8 +70,7 @@ def shape(browser, shared_fake):
         assert len(set(paths)) == len(paths), "siblings of one name are one"
         return {"folded": shaped["folded"], **{path: (nodes["self"][n], nodes["total"][n]) for n, path in enumerate(paths)}}
 
-    yield run
-    page.close()
+    return run
 
 
 SERVE = [f"native:_start@{PYTHON}", f"native:__libc_start_main@{LIBC}", f"native:Py_RunMain@{PYTHON}", "python:<module> (a.py)"]
@@ -128,10 +134,9 @@ def test_focus_leaves_out_other_stacks(shape):
     ("LlamaAttention.forward_with_a_long_name_that_goes_on (attention.py:88)",) * 2,
     ("a_broken_name_with_a_bracket_that_never_closes<int, long", "a_broken_name_with_a_bracket_that_never_closes<int, long"),
 ])
-def test_shortens_templates_in_the_middle(browser, shared_fake, open_page, name, short):
-    page = open_page(shared_fake.url + "/?live=off&layout=table")
-    assert page.evaluate(f"import('/short_name.js').then((m) => m.shortName({json.dumps(name)}))") == short
-    assert page.evaluate(f"import('/short_name.js').then((m) => m.nameElement({json.dumps(name)}).textContent)") == short
+def test_shortens_templates_in_the_middle(pure, name, short):
+    assert pure(f"import('/short_name.js').then((m) => m.shortName({json.dumps(name)}))") == short
+    assert pure(f"import('/short_name.js').then((m) => m.nameElement({json.dumps(name)}).textContent)") == short
 
 
 # ---- on the page ------------------------------------------------------------------------------
@@ -302,6 +307,13 @@ def test_keys_work_after_escape_in_a_picker(fake, open_page):
         page.settle()
         page.press("Escape")
         assert page.evaluate("document.activeElement.matches('input, select') === false"), opens
+    page.press("w")
+    page.press("Escape")
+    assert page.evaluate("document.activeElement.matches('select') === false") and view(page, "search") == ""
+    page.press("d")
+    page.wait("!document.querySelector('#diagnosis-popover').hidden")
+    page.press("Escape")
+    assert not page.shown("#diagnosis-popover")
     page.press("/")
     page.press("Escape")
     page.press("3")
