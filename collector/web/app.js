@@ -382,6 +382,7 @@ class Page {
 		this.chart.addEventListener("shown", () => this.stackless.show(this.view, this.chart.chart.summary()));
 		this.chart.addEventListener("gaps", (event) => this.heat.map.setGaps(event.detail));
 		byId("live").addEventListener("click", () => this.#toggleLive());
+		this.table.table.addEventListener("menu", (event) => this.flame.openFunctionMenu(event.detail));
 		byId("share").addEventListener("click", () => this.#share());
 		for (const button of document.querySelectorAll("[data-layout][aria-pressed]"))
 			button.addEventListener("click", () => this.#setLayout(button.dataset.layout));

@@ -35,6 +35,22 @@ export function colorByModule(tree, palette) {
 	return { colors: [...palette.kinds, ...palette.modules], of };
 }
 
+/** The files and modules of @tree by self value, largest first: [{ name, color, value }]. */
+export function modulesOf(tree, palette) {
+	const { colors, of } = colorByModule(tree, palette);
+	const sums = new Map();
+
+	for (let node = 1; node < tree.count; node++) {
+		const name = tree.kindOf(node) === "kernel" ? "kernel" : sourceOf(tree, node).split("/").at(-1);
+		if (!name || tree.self[node] <= 0)
+			continue;
+		if (!sums.has(name))
+			sums.set(name, { name, color: colors[of[node]], value: 0 });
+		sums.get(name).value += tree.self[node];
+	}
+	return [...sums.values()].sort((a, b) => b.value - a.value);
+}
+
 /** The Python file of @node, or its module; "" for a node without code. */
 function sourceOf(tree, node) {
 	const kind = tree.kindOf(node);

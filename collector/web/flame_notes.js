@@ -8,6 +8,7 @@ import { isGauge, specOf } from "./profile_type.js";
 
 const CRUMBS_MAX = 6; // links in the path; what lies between is one link
 const CUT_NOTABLE = 0.0005; // of the total; less does not show in a share of one decimal
+const MODULES_LISTED = 6; // in the legend
 const CRUMB_LONG = 14; // characters; shorter names are never cut
 
 const KIND_WORDS = {
@@ -96,18 +97,26 @@ function crumb(tree, step, current, onStep) {
 	return button;
 }
 
-/** Fill @list with each kind's share of self time. */
-export function showLegend(list, tree) {
-	const rows = [];
+/**
+ * Fill @list with each kind's share of self time; with @modules, [{ name, color, value }] largest first, with theirs
+ * instead.
+ */
+export function showLegend(list, tree, modules) {
+	const rows = modules.slice(0, MODULES_LISTED).map(({ name, color, value }) => {
+		const mark = element("span", "swatch");
+		mark.style.background = color;
+		return element("li", "", mark, `${name} `, element("b", "", formatShare(value, tree.value)));
+	});
 
-	for (const [kind, value] of tree.selfByKind())
+	for (const [kind, value] of modules.length > 0 ? [] : tree.selfByKind())
 		rows.push(element("li", "", swatch(kind), `${kindWord(kind)} `,
 				  element("b", "", formatShare(value, tree.value))));
 	if (tree.cut > 0)
 		rows.push(element("li", "", element("span", "swatch undrawn"), "Not drawn ",
 				  element("b", "", formatShare(tree.cut, tree.value))));
 	list.replaceChildren(...rows);
-	list.title = "Share of self time by kind of code: native, Python, kernel, JIT";
+	list.title = modules.length > 0 ? "Share of self time of the largest files and modules" :
+		"Share of self time by kind of code: native, Python, kernel, JIT";
 }
 
 /**

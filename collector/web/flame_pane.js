@@ -4,7 +4,7 @@
 
 import { copyText } from "./clipboard.js";
 import { byId, element } from "./element.js";
-import { COLORINGS } from "./flame_colors.js";
+import { COLORINGS, modulesOf } from "./flame_colors.js";
 import { FlameGraph } from "./flame_graph.js";
 import { FlameOptions, hiddenOf } from "./flame_options.js";
 import { frameNote, frameSentence, showBreadcrumb, showCoverage, showLegend } from "./flame_notes.js";
@@ -25,6 +25,7 @@ import { showToast } from "./toast.js";
 export class FlamePane {
 	#state;
 	#tooltip;
+	#palette;
 	#explainEmpty;
 	#answer = null; // of the collector, before it is shaped
 	#callers = null; // of the function in view.sandwich
@@ -39,6 +40,7 @@ export class FlamePane {
 		this.#state = state;
 		this.#stored = stored;
 		this.#tooltip = tooltip;
+		this.#palette = palette;
 		this.#explainEmpty = explainEmpty;
 		this.panel = new Panel(byId("flame-progress"), byId("flame-message"));
 		this.graph = new FlameGraph(byId("flame-scroller"), byId("flame-spacer"), byId("flame"), palette);
@@ -126,6 +128,7 @@ export class FlamePane {
 
 	showSearch(view) {
 		this.search.show(view);
+		this.callers.setSearch(this.#callerTree ? this.search.findIn(this.#callerTree, view) : null);
 		this.#showReset();
 	}
 
@@ -172,7 +175,7 @@ export class FlamePane {
 		byId("flame-foot").hidden = !tree;
 		if (!tree)
 			return;
-		showLegend(byId("legend"), tree);
+		showLegend(byId("legend"), tree, this.#state.view.color === "module" ? modulesOf(tree, this.#palette) : []);
 		showCoverage(byId("coverage"), tree, more, () => this.#state.change({ fold: "off" }, { replace: true }));
 	}
 
@@ -215,6 +218,8 @@ export class FlamePane {
 	setPalette(palette) {
 		this.graph.setPalette(palette);
 		this.callers.setPalette(palette);
+		this.#palette = palette;
+		this.#showNotes();
 	}
 
 	/** Open the menu of @node beside its box. */
@@ -225,21 +230,33 @@ export class FlamePane {
 	#openMenu(graph, { node, x, y }) {
 		const { tree } = graph;
 		const name = tree.nameOf(node);
-		const change = (patch) => this.#state.change(patch);
 		const isFrame = !["root", "group", "truncated"].includes(tree.kindOf(node));
 		const actions = [
 			...(graph === this.graph ? [{ label: "Zoom to it", note: "Enter", act: () => this.#zoomTo(node) }] : []),
-			...(isFrame ? [
-				{ label: "Callers and callees", act: () => change({ sandwich: name, zoom: "", focus: "" }) },
-				{ label: "Only stacks with it", act: () => change({ focus: name, zoom: "", sandwich: "" }) },
-				{ label: "Hide it", act: () => change({ hide: [...hiddenOf(this.#state.view), name].join("\n"), zoom: "" }) },
-				{ label: "Search for it", note: "Shift click", act: () => change({ search: exactSearch(name) }) },
-			] : []),
+			...(isFrame ? this.#actionsOn(name) : []),
 			{ label: "Copy the stack", note: "c", act: () => this.#copyStack(graph, node) },
 		];
 
 		this.#tooltip.hide();
 		this.menu.open(name, actions, x, y, graph.scroller);
+	}
+
+	/** Open the menu of the function called @name at (@x, @y); @returnTo has the focus when it closes. */
+	openFunctionMenu({ name, x, y, row }) {
+		this.menu.open(name, this.#actionsOn(name), x, y, row);
+	}
+
+	// In each the flame graph shows.
+	#actionsOn(name) {
+		const { view } = this.#state;
+		const change = (patch) => this.#state.change({ layout: view.layout === "table" ? "both" : view.layout, ...patch });
+
+		return [
+			{ label: "Callers and callees", act: () => change({ sandwich: name, zoom: "", focus: "" }) },
+			{ label: "Only stacks with it", act: () => change({ focus: name, zoom: "", sandwich: "" }) },
+			{ label: "Hide it", act: () => change({ hide: [...hiddenOf(view), name].join("\n"), zoom: "" }) },
+			{ label: "Search for it", note: "Shift click", act: () => change({ search: exactSearch(name) }) },
+		];
 	}
 
 	/** Copy the frames from @node to its thread's first, a line each. */

@@ -43,6 +43,16 @@ export class FlameSearch {
 		return this.#found && this.#at >= 0 ? this.#found.nodes[this.#at] : -1;
 	}
 
+	/** What @view searches for in another tree; null: nothing. */
+	findIn(tree, view) {
+		try {
+			const matches = frameMatcher(view.search);
+			return matches && tree.find(matches);
+		} catch {
+			return null; // show() says so
+		}
+	}
+
 	/** Show what @view searches for. */
 	show(view) {
 		if (this.input.value !== view.search)

@@ -3,10 +3,10 @@
 // hidden, one function in focus. A folded frame's self value counts for its caller, so that totals stay exact.
 // Pure functions over the columns of /api/v1/merge.
 
-const PYTHON_BINARY = /^(?:lib)?python[\d.]*(?:$|[-.])/;
+const PYTHON_BINARY = /^(?:lib)?python[\d.]*[dmut]{0,2}(?:$|[-.])/;
 const C_RUNTIME = /^(?:libc|libpthread|ld-linux[\w-]*|ld-musl[\w-]*|libc\.musl[\w-]*)[.-]/;
 // How CPython calls: its loop, and what lies between a call's bytecode and the function.
-const CALL_MACHINERY = /^_?Py(?:Eval_|Object_(?:MakeTp|Fast|Vector)?[Cc]all|Function_|CFunction_|Vectorcall_|Run_)|vectorcall|^slot_tp_|^cfunction_|^method_/;
+const CALL_MACHINERY = /^_?Py(?:Eval_(?:Eval|Vector)|Object_(?:MakeTp|Fast)?Call|CFunction_Call|Run_)|vectorcall|^slot_tp_|^cfunction_call|^type_call$/i;
 const SHARED_OBJECT = /\.so(?:\.|$)|\.dylib$/;
 
 const KINDS_MAX = 16; // of frames, so that a key is a number

@@ -26,7 +26,7 @@ export class TopTable extends EventTarget {
 	#selected = "";
 	#first = -1;
 
-	/** Events: "pick" (detail: function's name), "sort" (detail: sort text), "filter" (detail: text). */
+	/** Events: "pick" (detail: function's name), "menu" (detail: { name, x, y, row }), "sort" (detail: sort text), "filter" (detail: text). */
 	constructor() {
 		super();
 		this.scroller = byId("table-scroller");
@@ -37,6 +37,7 @@ export class TopTable extends EventTarget {
 		this.scroller.addEventListener("scroll", () => this.#render(), { passive: true });
 		this.body.addEventListener("click", (event) => this.#onClick(event));
 		this.body.addEventListener("keydown", (event) => this.#onKey(event));
+		this.body.addEventListener("contextmenu", (event) => this.#onMenu(event));
 		this.filter.addEventListener("input", () =>
 			this.dispatchEvent(new CustomEvent("filter", { detail: this.filter.value })));
 		byId("table").querySelector("thead tr").append(...SHARE_COLUMNS.map(shareHead));
@@ -157,8 +158,28 @@ export class TopTable extends EventTarget {
 			this.#pickRow(event.target.closest("tr"));
 	}
 
+	#onMenu(event) {
+		const row = event.target.closest("tr");
+
+		if (row?.dataset.name === undefined)
+			return;
+		event.preventDefault();
+		this.#openMenu(row, event.clientX, event.clientY);
+	}
+
+	#openMenu(row, x, y) {
+		this.dispatchEvent(new CustomEvent("menu", { detail: { name: row.dataset.name, x, y, row } }));
+	}
+
 	#onKey(event) {
 		const row = event.target.closest("tr");
+
+		if (event.key === "m" || event.key === "ContextMenu") {
+			const { x, bottom } = row.getBoundingClientRect();
+			event.preventDefault();
+			this.#openMenu(row, x + 40, bottom);
+			return;
+		}
 		const next = event.key === "ArrowDown" ? row?.nextElementSibling :
 			event.key === "ArrowUp" ? row?.previousElementSibling : null;
 

@@ -83,6 +83,28 @@ def test_folds_the_interpreter_between_python_functions(shape):
     assert shape(answer)["folded"] == 0 and len(shape(answer)) == 11
 
 
+def test_folds_a_stack_of_cpython_3_11(shape):
+    """As `cairn dump` printed it, leaf first: sorted() in a constructor, called by a list comprehension."""
+    library = "/opt/lib/libpython3.11.so.1.0"
+    stack = [f"native:{name}@{library}" for name in """object_dealloc list_sort_impl list_sort cfunction_vectorcall_FASTCALL_KEYWORDS
+        PyObject_Vectorcall builtin_sorted""".split()]
+    stack += ["python:A.__init__ (w.py)", *(f"native:{name}@{library}" for name in """_PyEval_Vector _PyObject_FastCallDictTstate
+        _PyObject_Call_Prepend slot_tp_init type_call _PyObject_MakeTpCall""".split())]
+    stack += [f"python:{name} (w.py)" for name in ("forward.<locals>.<listcomp>", "forward", "main", "<module>")]
+    stack += [f"native:{name}@{library}" for name in """PyEval_EvalCode run_mod _PyRun_SimpleFileObject _PyRun_AnyFileObject Py_RunMain
+        Py_BytesMain""".split()]
+    stack += [f"native:__libc_start_call_main@{LIBC}", f"native:__libc_start_main@{LIBC}", f"native:_start@{PYTHON}"]
+    created = [f"native:PyFunction_NewWithQualName@{library}"]
+    restored = [f"native:{name}@{library}" for name in ("take_gil", "PyEval_RestoreThread")]
+    shaped = shape(answer_of((4, *reversed(stack)), (2, *reversed(created + stack[6:])), (1, *reversed(restored + stack[6:]))), fold=True)
+    python = "total;<module> (w.py);main (w.py);forward (w.py);forward.<locals>.<listcomp> (w.py);A.__init__ (w.py)"
+    assert {path: value for path, value in shaped.items() if path.startswith(python + ";")} == {
+        python + ";builtin_sorted": (0, 4), python + ";builtin_sorted;list_sort": (0, 4), python + ";builtin_sorted;list_sort;list_sort_impl": (0, 4),
+        python + ";builtin_sorted;list_sort;list_sort_impl;object_dealloc": (4, 4), python + ";PyFunction_NewWithQualName": (2, 2),
+        python + ";PyEval_RestoreThread": (0, 1), python + ";PyEval_RestoreThread;take_gil": (1, 1)}
+    assert shaped["folded"] == 17 and len(shaped) == 1 + 6 + 7
+
+
 def test_keeps_what_the_runtime_does_for_a_function(shape):
     """A dictionary's lookup, the lock of the interpreter, a library, the kernel."""
     answer = answer_of((1, *SERVE, CALL[0], f"native:take_gil@{PYTHON}", f"native:pthread_cond_timedwait@{LIBC}", "kernel:futex_wait_[k]"),
@@ -251,6 +273,16 @@ def test_sandwich_shows_callers_and_callees(fake, open_page, artefact):
     assert not page.shown("#callers-scroller") and boxes(page)[0]["name"] == "total"
 
 
+def test_table_rows_have_the_menu(fake, open_page):
+    page = open_page(address(fake.url, layout="table", filter="spin_inner"))
+    page.evaluate("document.querySelector('#table-body tr[data-name]').focus()")
+    page.press("m")
+    assert page.text(".frame-menu-name") == "spin_inner"
+    page.press("Enter")
+    page.settle()
+    assert view(page, "sandwich") == "spin_inner" and view(page, "layout") == "both" and page.shown("#callers-scroller")
+
+
 def test_copies_a_stack_leaf_first(fake, open_page):
     page = open_page(address(fake.url, nodes=131072, search="spin_inner"))
     page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
@@ -270,6 +302,8 @@ def test_colours_mean_kind_or_module(fake, open_page):
     page.press("v")
     page.evaluate("document.querySelectorAll('#options-popover input[name=color]')[1].click()")
     assert view(page, "color") == "module" and page.complaints() == []
+    listed = page.text("#legend").replace("\u202f", " ")
+    assert "kernel" in listed and ".py" in listed and "Native" not in listed, listed
 
 
 def test_drag_moves_and_click_still_zooms(fake, open_page):
