@@ -26,6 +26,7 @@ int cmd_gpu_kernels(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_diagnose(int argc, char **argv);
 int cmd_spikes(int argc, char **argv);
+int cmd_push(int argc, char **argv);
 int cmd_upload(int argc, char **argv);
 int cmd_delete(int argc, char **argv);
 int cmd_boost(int argc, char **argv);

@@ -241,7 +241,25 @@ static void set_up_upload(CURL *curl, struct upload *upload)
 struct change {
 	const char *method;
 	struct upload *upload; // of a PUT; NULL: no body
+	const char *type;      // of a POST's body; NULL: none
+	const void *bytes;
+	size_t size;
 };
+
+static int set_up_body(CURL *curl, const struct change *change, struct curl_slist **headers,
+		       struct error *err)
+{
+	char type[128];
+
+	snprintf(type, sizeof(type), "Content-Type: %s", change->type);
+	struct curl_slist *longer = curl_slist_append(*headers, type);
+	if (!longer)
+		return error_set(err, -ENOMEM, "out of memory");
+	*headers = longer;
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, change->bytes);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)change->size);
+	return 0;
+}
 
 /* A collector refuses to change anything without this header: pages of other sites cannot send it. */
 static int set_up_change(CURL *curl, const struct change *change, struct curl_slist **headers,
@@ -254,6 +272,8 @@ static int set_up_change(CURL *curl, const struct change *change, struct curl_sl
 	*headers = longer;
 	if (change->upload)
 		set_up_upload(curl, change->upload);
+	else if (change->type)
+		return set_up_body(curl, change, headers, err);
 	else
 		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, change->method);
 	return 0;
@@ -311,7 +331,7 @@ int http_put(const struct http_request *request, int body_fd, uint64_t body_byte
 	     struct http_response *response, struct error *err)
 {
 	struct upload upload = { .fd = body_fd, .bytes = body_bytes };
-	const struct change put = { "PUT", &upload };
+	const struct change put = { .method = "PUT", .upload = &upload };
 
 	return exchange(request, &put, response, err);
 }
@@ -319,14 +339,22 @@ int http_put(const struct http_request *request, int body_fd, uint64_t body_byte
 int http_delete(const struct http_request *request, struct http_response *response,
 		struct error *err)
 {
-	const struct change deletion = { "DELETE", NULL };
+	const struct change deletion = { .method = "DELETE" };
 
 	return exchange(request, &deletion, response, err);
 }
 
 int http_post(const struct http_request *request, struct http_response *response, struct error *err)
 {
-	const struct change post = { "POST", NULL };
+	const struct change post = { .method = "POST" };
+
+	return exchange(request, &post, response, err);
+}
+
+int http_post_body(const struct http_request *request, const char *type, const void *bytes,
+		   size_t size, struct http_response *response, struct error *err)
+{
+	const struct change post = { .method = "POST", .type = type, .bytes = bytes, .size = size };
 
 	return exchange(request, &post, response, err);
 }

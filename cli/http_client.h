@@ -104,5 +104,9 @@ int http_delete(const struct http_request *request, struct http_response *respon
 int http_post(const struct http_request *request, struct http_response *response,
 	      struct error *err);
 
+/** The same with POST and a body of @type ("application/x-protobuf"). */
+int http_post_body(const struct http_request *request, const char *type, const void *bytes,
+		   size_t size, struct http_response *response, struct error *err);
+
 /** Append "?name=value" or "&name=value" with @value percent-encoded; nothing if it is NULL. */
 void http_append_parameter(struct buffer *url, const char *name, const char *value);

@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
 	{ "spikes", "find when services left their usual range, and why", cmd_spikes },
 	{ "boost", "let agents sample more, or not at all, for a while", cmd_boost },
+	{ "push", "send profiles of other profilers to a collector", cmd_push },
 	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },
 	{ "delete", "delete what a collector has stored of some series", cmd_delete },
 	{ "doctor", "check whether this node can be profiled", cmd_doctor },

@@ -2,6 +2,7 @@
 #include "base/import/collapsed_import.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct collapsed {
 	struct error *err;
 	struct import_time time;
 	int64_t scale;
+	enum collapsed_counts counts;
 	uint32_t series;
 	uint64_t line; // counted from 1
 	struct hash_table index;
@@ -45,6 +47,25 @@ static bool is_equal(const void *context, uint32_t item, const void *key)
 	return frame->size == wanted->size && memcmp(frame->at, wanted->at, wanted->size) == 0;
 }
 
+/** Austin's frame, "file.py:function:12", as "function (file.py:12)". Others stay as they are. */
+static int add_austin_frame(struct collapsed *collapsed, const char *at, size_t size,
+			    uint32_t *ret_location)
+{
+	char name[STRING_BYTES_MAX];
+	const char *end = at + size;
+	const char *number = memrchr(at, ':', size);
+	const char *function = number ? memrchr(at, ':', (size_t)(number - at)) : NULL;
+
+	if (!function || function == at || number == function + 1)
+		return import_named_frame(collapsed->importer, at, size, ret_location);
+	int length = snprintf(name, sizeof(name), "%.*s (%.*s:%.*s)", (int)(number - function - 1),
+			      function + 1, (int)(function - at), at, (int)(end - number - 1),
+			      number + 1);
+	return import_named_frame(collapsed->importer, name,
+				  length < (int)sizeof(name) ? (size_t)length : sizeof(name) - 1,
+				  ret_location);
+}
+
 static int add_frame(struct collapsed *collapsed, const char *at, size_t size,
 		     uint32_t *ret_location)
 {
@@ -56,7 +77,9 @@ static int add_frame(struct collapsed *collapsed, const char *at, size_t size,
 		*ret_location = collapsed->frames[item].location;
 		return 0;
 	}
-	int rc = import_named_frame(collapsed->importer, at, size, &frame.location);
+	int rc = collapsed->counts == COLLAPSED_AUSTIN
+			 ? add_austin_frame(collapsed, at, size, &frame.location)
+			 : import_named_frame(collapsed->importer, at, size, &frame.location);
 	if (!rc)
 		rc = array_reserve(&collapsed->frames, sizeof(frame), &collapsed->frame_capacity,
 				   collapsed->frame_count, 1, PROFILE_LOCATIONS_MAX);
@@ -163,7 +186,20 @@ static int read_line(struct collapsed *collapsed, const char *at, const char *en
 		return error_set(collapsed->err, -EBADMSG,
 				 "collapsed stacks: line %llu: does not end in a blank and a count",
 				 (unsigned long long)collapsed->line);
+	// "P12;T0:34;...": the process's and the thread's numbers would be frames.
+	for (const char *pair = "PT";
+	     counts == COLLAPSED_AUSTIN && *pair && at < end && *at == *pair; pair++) {
+		const char *next = memchr(at, ';', (size_t)(end - at));
+		at = next ? next + 1 : end;
+	}
 	return add_line(collapsed, at, end, count);
+}
+
+bool austin_is_likely(const char *text, size_t size)
+{
+	static const char head[] = "# austin:";
+
+	return size > strlen(head) && memcmp(text, head, strlen(head)) == 0;
 }
 
 bool collapsed_is_likely(const char *text, size_t size)
@@ -195,6 +231,7 @@ int collapsed_import(struct importer *importer, const struct import_source *sour
 	_cleanup_(collapsed_deinit) struct collapsed collapsed = {
 		.importer = importer,
 		.err = err,
+		.counts = counts,
 		.scale = source->value_scale ? source->value_scale : 1,
 	};
 	uint64_t from_ns = source->from_ns ? source->from_ns : importer->now_ns;

@@ -7,8 +7,11 @@
 enum collapsed_counts {
 	COLLAPSED_COUNTED,   // the last word of a line is a count
 	COLLAPSED_UNCOUNTED, // each line is a sample: Pyroscope's format "lines"
-	COLLAPSED_AUSTIN, // "P12;T34;mod.py:func:8;..." with a metric that may be several numbers
+	COLLAPSED_AUSTIN,    // "P12;T0:34;mod.py:func:8;... 9980": Austin's, in microseconds
 };
+
+/** Is it what Austin writes as text? */
+bool austin_is_likely(const char *text, size_t size);
 
 /** Do the first lines look like collapsed stacks? */
 bool collapsed_is_likely(const char *text, size_t size);

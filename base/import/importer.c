@@ -97,7 +97,10 @@ static bool split_python(const char *text, size_t size, size_t *ret_name_size,
 	size_t file_end = at;
 	while (at > 1 && !(text[at - 1] == '(' && text[at - 2] == ' '))
 		at--;
-	if (at < 3 || file_end - at < 4 || memcmp(text + file_end - 3, ".py", 3) != 0)
+	// "<frozen runpy>" and "<string>" are Python's files, too.
+	if (at < 3 || file_end - at < 4 ||
+	    (memcmp(text + file_end - 3, ".py", 3) != 0 &&
+	     (text[at] != '<' || text[file_end - 1] != '>')))
 		return false;
 	*ret_name_size = at - 2;
 	*ret_file = text + at;
@@ -180,6 +183,31 @@ static int check_row(const struct importer *importer, int64_t value, struct erro
 				 "or with fewer labels",
 				 (unsigned long long)importer->rows_max);
 	return 0;
+}
+
+int import_interval(struct importer *importer, uint32_t series, uint32_t stack, uint64_t from_ns,
+		    uint64_t to_ns, int64_t value, struct error *err)
+{
+	uint64_t span_ns = to_ns > from_ns ? to_ns - from_ns : 0;
+	uint64_t begin_ns = from_ns;
+	struct import_time time;
+	int64_t given = 0;
+
+	for (;;) {
+		bool is_last = to_ns <= begin_ns || to_ns - begin_ns <= IMPORT_NS_MAX;
+		uint64_t end_ns = is_last ? to_ns : begin_ns + IMPORT_NS_MAX;
+		int rc = import_time_set(&time, begin_ns, end_ns, err);
+		int64_t until = is_last ? value
+					: (int64_t)((__int128)value * (__int128)(end_ns - from_ns) /
+						    (__int128)span_ns);
+		if (!rc)
+			rc = import_row(importer, series, stack, &time, until - given, err);
+		import_cover(importer, &time);
+		if (rc || is_last)
+			return rc;
+		given = until;
+		begin_ns = end_ns;
+	}
 }
 
 int import_row(struct importer *importer, uint32_t series, uint32_t stack,

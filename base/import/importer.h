@@ -79,6 +79,10 @@ int import_time_set(struct import_time *time, uint64_t from_ns, uint64_t to_ns, 
 int import_row(struct importer *importer, uint32_t series, uint32_t stack,
 	       const struct import_time *time, int64_t value, struct error *err);
 
+/** The same for [@from_ns, @to_ns), however long that is. */
+int import_interval(struct importer *importer, uint32_t series, uint32_t stack, uint64_t from_ns,
+		    uint64_t to_ns, int64_t value, struct error *err);
+
 /** The profile's time covers @time, too. */
 void import_cover(struct importer *importer, const struct import_time *time);
 
@@ -88,6 +92,7 @@ struct import_source {
 	const char *name; // of the profile: "process_cpu", "memory"; NULL: by its sample types
 	const char *type; // in five parts, for all values; NULL: by their sample types
 	uint64_t from_ns, to_ns; // 0: as the profile says, or now
+	uint64_t end_ns;         // when it ended, if only that is known; 0: now
 	int64_t value_scale;     // each value is so many of the type's unit; 0: 1
 };
 

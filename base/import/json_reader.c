@@ -149,6 +149,51 @@ bool json_read_integer(struct json_reader *reader, int64_t *ret_value)
 	return !errno && !*end && end > text + (*text == '-');
 }
 
+/** Digits, a point and up to 9 digits: @scale is at most 10^9. False: something else, as an exponent. */
+static bool scale_decimal(const char *text, int64_t scale, int64_t *ret_value)
+{
+	bool is_negative = *text == '-';
+	__int128 value = 0, fraction = 0, unit = 1;
+
+	text += is_negative;
+	if (!*text || !strchr("0123456789", *text))
+		return false;
+	for (; *text >= '0' && *text <= '9'; text++) {
+		value = value * 10 + (*text - '0');
+		if (value > INT64_MAX)
+			return false;
+	}
+	if (*text == '.')
+		for (text++; *text >= '0' && *text <= '9'; text++) {
+			if (unit >= 1000000000)
+				continue;
+			fraction = fraction * 10 + (*text - '0');
+			unit *= 10;
+		}
+	value = value * scale + (fraction * scale + unit / 2) / unit;
+	if (*text || value > INT64_MAX)
+		return false;
+	*ret_value = is_negative ? -(int64_t)value : (int64_t)value;
+	return true;
+}
+
+bool json_read_scaled(struct json_reader *reader, int64_t scale, int64_t *ret_value)
+{
+	char text[NUMBER_BYTES_MAX], *end;
+
+	if (!read_number(reader, text))
+		return false;
+	if (scale_decimal(text, scale, ret_value))
+		return true;
+	if (!strchr("-0123456789", *text))
+		return false;
+	double value = strtod(text, &end) * (double)scale;
+	if (*end || !(fabs(value) < 9e18))
+		return false;
+	*ret_value = (int64_t)llround(value);
+	return true;
+}
+
 /** true, false or null. */
 static char read_word(struct json_reader *reader)
 {

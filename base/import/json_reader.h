@@ -44,6 +44,8 @@ bool json_read_string(struct json_reader *reader, struct json_text *ret_text);
 bool json_read_double(struct json_reader *reader, double *ret_value);
 /** A whole number, or a string with one. An unsigned one above INT64_MAX comes as its bits. */
 bool json_read_integer(struct json_reader *reader, int64_t *ret_value);
+/** A number, or a string with one, times @scale, rounded to a whole number: exact for decimal fractions. */
+bool json_read_scaled(struct json_reader *reader, int64_t scale, int64_t *ret_value);
 /** true, false; null counts as false. */
 bool json_read_bool(struct json_reader *reader);
 /** Read past a value of any kind. */

@@ -390,7 +390,10 @@ static int make_time(struct pprof *pprof)
 	if (!from_ns && pprof->time_ns && pprof->time_ns <= INT64_MAX)
 		from_ns = pprof->time_ns;
 	if (!from_ns)
-		from_ns = ns_before(to_ns ? to_ns : pprof->importer->now_ns, duration_ns);
+		from_ns = ns_before(to_ns            ? to_ns
+				    : source->end_ns ? source->end_ns
+						     : pprof->importer->now_ns,
+				    duration_ns);
 	if (!to_ns)
 		to_ns = from_ns + duration_ns;
 	int rc = import_time_set(&pprof->time, from_ns, to_ns, pprof->err);

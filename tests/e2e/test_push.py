@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other profilers push is stored exactly, once, and survives a kill: OpenTelemetry's own encoder, Pyroscope's SDK, pprof."""
+"""What other profilers push is stored exactly, once, and survives a kill: OpenTelemetry's own encoder, Pyroscope's SDK, Go's pprof,
+py-spy's files by `cairn push`; and debug files name pushed frames."""
 import gzip
 import http.client
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,13 +14,41 @@ import urllib.parse
 
 import pytest
 
-from fleet import build_folder
+from fleet import build_folder, program, wait_until
+from pprof_file import Pprof
 from secure_collector import SecureCollector
 
 HERE = pathlib.Path(__file__).parent
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 PPROFILE = "go.opentelemetry.io/collector/pdata/pprofile@v0.165.0"
 PYROSCOPE = "pyroscope-io==1.4.0"
+PY_SPY = "py-spy==0.4.3"
+SPINNING = "def leaf(n):\n    return sum(range(n))\nwhile True:\n    leaf(10000)\n"
+GO_PROGRAM = """
+package main
+
+import (
+	"os"
+	"runtime/pprof"
+	"time"
+)
+
+//go:noinline
+func spin(end time.Time) (n int) {
+	for time.Now().Before(end) {
+		for i := 0; i < 1000000; i++ {
+			n += i
+		}
+	}
+	return n
+}
+
+func main() {
+	pprof.StartCPUProfile(os.Stdout)
+	spin(time.Now().Add(time.Second))
+	pprof.StopCPUProfile()
+}
+"""
 PYROSCOPE_CLIENT = """
 import sys, time
 sys.path.insert(0, sys.argv[3])
@@ -185,3 +215,105 @@ def test_pyroscopes_own_sdk(tmp_path):
         # The SDK measures wall-clock time of runnable threads, at 100 Hz.
         assert spinning > 0.8 * 3e9 and spinning > 0.9 * sum(found.values()), found
         assert collector.api.get("labels/region/values")["values"] == ["eu"]
+
+
+def cairn_push(collector, *words):
+    return subprocess.run([program("cairn"), "push", "--collector-http", f"http://{collector.http}", *map(str, words)],
+                          capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_files_by_cairn_push(collector, tmp_path):
+    speedscope = {"$schema": "https://www.speedscope.app/file-format-schema.json",
+                  "profiles": [{"type": "sampled", "name": "main", "unit": "seconds", "startValue": 0, "endValue": 12000,
+                                "samples": [[0, 1], [0]] * 3000, "weights": [2, 2] * 3000}],
+                  "shared": {"frames": [{"name": "main"}, {"name": "work", "file": "/a/b.py", "line": 3}]}}
+    path = tmp_path / "long.speedscope.json"
+    path.write_text(json.dumps(speedscope), encoding="utf-8")
+    for words in ["pushed 6,000 samples of 1 profile type, 12000.0 s\n",
+                  "had 6,000 samples of 1 profile type, 12000.0 s, from an earlier push; nothing was stored twice\n"]:
+        done = cairn_push(collector, path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, words, ""), done
+    # Several hours and many minutes: what they add up to stays.
+    answer = collector.api.fetch("/api/v1/merge", query='{service="long"}', format="collapsed", from_="now-6h")
+    assert answer.decode() == "long;main 6000000000000\nlong;main;work (b.py:3) 6000000000000\n"
+    folded = tmp_path / "x.folded"
+    folded.write_text("a;b 5\na 1\n", encoding="utf-8")
+    done = cairn_push(collector, "--service", "folded", "--label", "env=prod", "--hz", "100", folded, tmp_path / "none")
+    assert done.returncode == 1 and done.stdout == f"{folded}: pushed 2 samples of 1 profile type\n"
+    assert done.stderr == f"cairn push: {tmp_path / 'none'}: cannot be read: No such file or directory\n"
+    assert stacks(collector, "folded") == {"folded;a;b": 50_000_000, "folded;a": 10_000_000}
+    done = cairn_push(collector, "--at", "2001-01-01T00:00:00Z", folded)
+    assert done.returncode == 1 and "accepted range" in done.stderr, done
+    assert cairn_push(collector, "--type", "nonsense", folded).returncode == 2
+
+
+def test_py_spys_own_files(collector, tmp_path):
+    target = build_folder() / "py-spy"
+    if not (target / "bin" / "py-spy").exists():
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target, PY_SPY],
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"{PY_SPY} cannot be had: {done.stderr[-200:]}")
+    script = tmp_path / "spinning.py"
+    script.write_text(SPINNING, encoding="utf-8")
+    with subprocess.Popen([sys.executable, script]) as process:
+        for form, name in [("raw", "raw.txt"), ("speedscope", "speedscope.json")]:
+            subprocess.run([target / "bin" / "py-spy", "record", "-d", "1", "-f", form, "-o", tmp_path / name, "-p", str(process.pid)],
+                           capture_output=True, check=True, timeout=30)
+        process.kill()
+    done = cairn_push(collector, "--service", "raw", "--hz", "100", tmp_path / "raw.txt")
+    assert done.returncode == 0, done
+    expected = {}
+    for line in (tmp_path / "raw.txt").read_text(encoding="utf-8").splitlines():
+        # Of a file's path the last part is shown.
+        stack, count = re.sub(r"\((?:[^()/;]*/)+", "(", line).rsplit(" ", 1)
+        expected[f"raw;{stack}"] = expected.get(f"raw;{stack}", 0) + int(count) * 10_000_000
+    assert stacks(collector, "raw") == expected
+    done = cairn_push(collector, "--service", "speedscope", tmp_path / "speedscope.json")
+    assert done.returncode == 0, done
+    profile = json.loads((tmp_path / "speedscope.json").read_text(encoding="utf-8"))["profiles"][0]
+    found = stacks(collector, "speedscope")
+    assert sum(found.values()) == round(sum(profile["weights"]) * 1e9)
+    assert any("leaf (spinning.py:" in stack for stack in found), found
+
+
+def test_gos_own_profile(collector, tmp_path):
+    if not shutil.which("go"):
+        pytest.skip("there is no Go")
+    source = tmp_path / "main.go"
+    source.write_text(GO_PROGRAM, encoding="utf-8")
+    subprocess.run(["go", "build", "-o", tmp_path / "spin", source], check=True, cwd=tmp_path)
+    path = tmp_path / "cpu.pb.gz"
+    with open(path, "wb") as output:
+        subprocess.run([tmp_path / "spin"], stdout=output, check=True)
+    status, answer = post(collector, "/api/v1/push?service=go", path.read_bytes())
+    assert status == 200, answer
+    profile = Pprof(path)
+    expected, at = {}, profile.value_index("cpu")
+    for names, values in profile.samples:
+        stack = ";".join(["go", *reversed(names)])
+        expected[stack] = expected.get(stack, 0) + values[at]
+    assert stacks(collector, "go") == expected and any("main.spin" in stack for stack in expected)
+
+
+def test_debug_files_name_pushed_frames(collector, tmp_path):
+    source, library = tmp_path / "p.c", tmp_path / "libp.so"
+    source.write_text("int late_name(int n) { return n * 3; }\n", encoding="utf-8")
+    subprocess.run(["gcc", "-g", "-O1", "-shared", "-fPIC", "-Wl,--build-id", "-Wl,-z,noseparate-code", source, "-o", library], check=True)
+    notes = subprocess.run(["readelf", "-n", library], capture_output=True, text=True, check=True).stdout
+    build_id = notes.split("Build ID: ")[1].split()[0]
+    symbols = subprocess.run(["nm", library], capture_output=True, text=True, check=True).stdout
+    offset = next(int(line.split()[0], 16) for line in symbols.splitlines() if line.endswith(" late_name"))
+    strings = ["", "samples", "count", "cpu", "nanoseconds", "libp.so", "process.executable.build_id.gnu", build_id]
+    dictionary = (field(1, b"") + field(1, field(4, 5) + field(5, 1)) + field(2, b"") + field(2, field(1, 1) + field(2, offset)) +
+                  b"".join(field(5, string) for string in strings) + field(6, b"") + field(6, field(1, 6) + field(2, field(8, 7))) +
+                  field(7, b"") + field(7, field(1, varint(1))))
+    profile = (field(1, field(1, 1) + field(2, 2)) + field(2, field(1, 1) + field(5, time.time_ns().to_bytes(8, "little"))) +
+               field(5, field(1, 3) + field(2, 4)) + field(6, 50_000_000))
+    attribute = field(1, "service.name") + field(2, field(1, "late"))
+    status, answer = post(collector, "/v1development/profiles",
+                          field(1, field(1, field(1, attribute)) + field(2, field(2, profile))) + field(2, dictionary))
+    assert status == 200, answer
+    assert stacks(collector, "late") == {f"late;libp.so+0x{offset:x}": 50_000_000}
+    subprocess.run([program("cairn"), "upload", "--collector-http", f"http://{collector.http}", library], check=True, timeout=60)
+    wait_until("the name of the frame", 30, lambda: stacks(collector, "late") == {"late;late_name": 50_000_000})
