@@ -380,7 +380,7 @@ class Page {
 		byId("zoom-out").addEventListener("click", () => this.#zoomRangeOut());
 		byId("type").addEventListener("change", () => this.state.change(showType(this.view, byId("type").value)));
 		this.chart.addEventListener("shown", () => this.stackless.show(this.view, this.chart.chart.summary()));
-		this.chart.addEventListener("gaps", (event) => this.heat.map.setGaps(event.detail));
+		this.chart.addEventListener("marks", (event) => this.heat.map.setMarks(event.detail));
 		byId("live").addEventListener("click", () => this.#toggleLive());
 		this.table.table.addEventListener("menu", (event) => this.flame.openFunctionMenu(event.detail));
 		byId("share").addEventListener("click", () => this.#share());

@@ -80,7 +80,7 @@ function sheddingOf(answer, range, stored) {
 		const spans = spansOf(values, (at) => Math.min(range.to_ms, Math.max(range.from_ms, first_ms + at * step_ms)));
 		const to_end = values.slice(Math.max(0, last)).some((value) => value > 0);
 
-		return { knob: labels.knob, step: String(labels.step ?? ""), text: knobSentence(labels), spans, to_end, is_whole: to_end && spans.length === 1 && values[0] > 0,
+		return { knob: labels.knob, step: String(labels.step ?? ""), text: knobSentence(labels), isOff: labels.step === "off" && !labels.pid, spans, to_end, is_whole: to_end && spans.length === 1 && values[0] > 0,
 			 agents: Math.max(1, Math.round(Math.max(...values) / answer.step_ns)) };
 	});
 }

@@ -25,7 +25,7 @@ export class ChartPane extends EventTarget {
 	#marksRequest = new LatestRequest();
 	#names = [];
 
-	/** @stored: { oldest_ms, newest_ms } of the collector's samples, read at each use. Events: "shown", the chart shows new data; "gaps" (detail: of marksOf()). */
+	/** @stored: { oldest_ms, newest_ms } of the collector's samples, read at each use. Events: "shown", the chart shows new data; "marks" (detail: marksOf()). */
 	constructor(state, palette, tooltip, stored) {
 		super();
 		this.#state = state;
@@ -69,7 +69,7 @@ export class ChartPane extends EventTarget {
 		if (answers === undefined)
 			return;
 		const marks = marksOf(answers, range, this.#stored);
-		this.dispatchEvent(new CustomEvent("gaps", { detail: marks.gaps }));
+		this.dispatchEvent(new CustomEvent("marks", { detail: marks }));
 		this.chart.setMarks({ ...marks, reduced: reducedIn(marks.shedding, view.type) });
 		this.notices.setMarks(marks, answers.overhead ? stackSeries(answers.overhead, range, this.#stored).facts.mean : null);
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fleet's health: the collector's store, each agent, its overhead and what it dropped or shed.
 
-import { LatestRequest } from "./api.js";
 import { element } from "./element.js";
 import { formatBytes, formatCount, formatDuration, formatNumber, formatTime } from "./format.js";
 import { valueMeaning, valueTitle } from "./label_value.js";
+import { pagePanel } from "./page_panel.js";
 import { fetchFleet } from "./queries.js";
 
 const ROWS_MAX = 300; // those with problems come first; the caption counts the rest
@@ -13,27 +13,10 @@ const OTHER_VERSION = "another version than most agents";
 
 /** A page of pages.js. */
 export function mountFleet(root, { connection }) {
-	const message = element("p", "page-message", "Loading …");
-	const body = element("div", "fleet");
-	const request = new LatestRequest();
-
-	root.append(message, body);
-	return {
-		async load(view, range) {
-			const answer = await request.run((signal) => fetchFleet(range, signal));
-
-			if (answer === undefined)
-				return;
-			const fleet = judge(answer, range, connection);
-			message.hidden = true;
-			body.replaceChildren(collectorPanel(answer.status, fleet), agentPanel(fleet), dropPanel(fleet));
-		},
-		fail(text) {
-			message.textContent = text;
-			message.hidden = false;
-			body.replaceChildren();
-		},
-	};
+	return pagePanel(root, (view, range, signal) => fetchFleet(range, signal), (answer, view, range) => {
+		const fleet = judge(answer, range, connection);
+		return [collectorPanel(answer.status, fleet), agentPanel(fleet), dropPanel(fleet)];
+	});
 }
 
 /**

@@ -2,6 +2,7 @@
 // Heat maps on a canvas, one lane below the other on one time axis. Dragging selects from cell to cell in the order of time.
 
 import { timeTicks } from "./axis_ticks.js";
+import { reducedAt, reducedIn } from "./chart_marks.js";
 import { element } from "./element.js";
 import { formatClock, formatDuration, formatNumber, formatSpan, formatStep, formatTime } from "./format.js";
 import { isCoarse, laneOf, ROWS } from "./heat_cells.js";
@@ -12,6 +13,8 @@ const PLOT = { left: 52, right: 12 }; // px, as the chart's, so that times are a
 const TITLE_HEIGHT = 19; // px, above each lane
 const LANE_HEIGHT = ROWS; // px; the active lane's is twice that
 const AXIS_HEIGHT = 20; // px
+const STRIP_HEIGHT = 2; // px, of load shedding
+const SHEDDING_TOLD = 2; // in a tooltip
 const LEGEND_WIDTH = 72; // px, of the colours in a lane's title
 const MOVES = { ArrowUp: 1, ArrowDown: -1, ArrowRight: ROWS, ArrowLeft: -ROWS };
 
@@ -19,7 +22,7 @@ export class HeatMap extends EventTarget {
 	#grid = null;
 	#lanes = [];
 	#stored = { oldest_ms: 0, newest_ms: 0 };
-	#gaps = [];
+	#marks = { gaps: [], shedding: [] };
 	#mode = "max";
 	#active = "";
 	#regions = [];
@@ -73,10 +76,17 @@ export class HeatMap extends EventTarget {
 		this.#dropBitmaps();
 	}
 
-	/** Show no cells in @gaps, [{ from_ms, to_ms }]: no agent sent data. */
-	setGaps(gaps) {
-		this.#gaps = gaps;
+	/** Show no cells in the gaps of marksOf(), and below each lane when load shedding reduced it. */
+	setMarks({ gaps, shedding }) {
+		this.#marks = { gaps, shedding };
 		this.#dropBitmaps();
+	}
+
+	/** When nothing is known of @type: no agent sent data, or load shedding turned the type off. */
+	#unknownOf(type) {
+		return [...this.#marks.gaps.map((span) => ({ ...span, why: "No data: no agent sent any" })),
+			...reducedIn(this.#marks.shedding, type).filter(({ isOff }) => isOff)
+				.flatMap(({ spans, text }) => spans.map((span) => ({ ...span, why: `No data: ${text}` })))];
 	}
 
 	/** The lane with key @active is drawn larger, and @regions as selected. */
@@ -157,6 +167,7 @@ export class HeatMap extends EventTarget {
 		for (const lane of this.#lanes) {
 			this.#drawTitle(lane);
 			this.#drawCells(lane);
+			this.#drawShedding(lane);
 			for (const region of this.#regions)
 				this.#drawRegion(lane, region.from_ms, region.to_ms);
 			this.#drawCursor(lane);
@@ -208,6 +219,16 @@ export class HeatMap extends EventTarget {
 		ctx.strokeRect(PLOT.left - 0.5, lane.top - 0.5, this.#plotWidth() + 1, lane.height + 1);
 	}
 
+	// A strip while load shedding reduces the lane's type, as below the chart.
+	#drawShedding(lane) {
+		const { from_ms, column_ms, columns } = this.#grid;
+		const xOf = (time_ms) => Math.min(this.#xOfColumn(columns), Math.max(PLOT.left, this.#xOfColumn((time_ms - from_ms) / column_ms)));
+
+		this.ctx.fillStyle = this.palette["ink-muted"];
+		for (const span of reducedIn(this.#marks.shedding, lane.type).flatMap(({ spans }) => spans))
+			this.ctx.fillRect(xOf(span.from_ms), lane.top + lane.height + 1, Math.max(1, xOf(span.to_ms) - xOf(span.from_ms)), STRIP_HEIGHT);
+	}
+
 	/** One pixel a cell. Cells before the first sample, in gaps, or of which data may still arrive, stay clear. */
 	#paint(lane) {
 		const { columns, from_ms, cell_ms } = this.#grid;
@@ -224,7 +245,7 @@ export class HeatMap extends EventTarget {
 			const shade = rates[cell] > 0 ? Math.max(1, Math.min(HEAT_SHADES - 1, Math.round((rates[cell] / top) * (HEAT_SHADES - 1)))) : 0;
 			words[row * columns + Math.floor(cell / ROWS)] = this.palette.heatWords[shade];
 		}
-		for (const gap of this.#gaps) {
+		for (const gap of this.#unknownOf(lane.type)) {
 			const last = Math.min(rates.length, Math.ceil((gap.to_ms - from_ms) / cell_ms));
 			for (let cell = Math.max(0, Math.floor((gap.from_ms - from_ms) / cell_ms)); cell < last; cell++)
 				if (rates[cell] === 0)
@@ -508,12 +529,15 @@ export class HeatMap extends EventTarget {
 				element("span", "muted", this.#drag.byKey ? "Enter selects, Esc cancels" : "Release to select")];
 		}
 		const { from_ms, to_ms } = this.#timesOf(cell, cell);
-		if (lane.mean.rates[cell] === 0 && this.#gaps.some((gap) => gap.from_ms <= from_ms && from_ms < gap.to_ms))
-			return [element("span", "muted", formatTime(from_ms)), element("strong", "", "No data: no agent sent any")];
+		const unknown = this.#unknownOf(lane.type).find((span) => span.from_ms <= from_ms && from_ms < span.to_ms);
+		if (unknown && lane.mean.rates[cell] === 0)
+			return [element("span", "muted", formatTime(from_ms)), element("strong", "", unknown.why)];
 		if (this.#stored.newest_ms && from_ms > this.#stored.newest_ms)
 			return [element("span", "muted", formatTime(from_ms)), element("span", "muted", "Data may still arrive")];
 		return [element("span", "muted", `${formatTime(from_ms)}, ${formatNumber(to_ms - from_ms)} ms`),
 			element("strong", "", this.#valueText(lane, cell)), element("span", "muted", lane.title),
+			...reducedAt({ reduced: reducedIn(this.#marks.shedding, lane.type) }, from_ms).slice(0, SHEDDING_TOLD)
+				.map((text) => element("span", "tooltip-change", `Active: ${text}`)),
 			element("span", "muted", "Drag to select, Shift adds")];
 	}
 }

@@ -49,7 +49,7 @@ export class HeatPane {
 		this.#range = range;
 		this.map.setLanes(lanes, grid, this.#stored);
 		this.panel.setMessage(...(lanes.length ? [] : ["No samples in this range."]));
-		this.#showNote(grid);
+		this.#showNote(grid, lanes);
 		this.showSelection(view);
 	}
 
@@ -81,11 +81,12 @@ export class HeatPane {
 			button.ariaPressed = String(button.dataset.heatMode === mode);
 	}
 
-	#showNote(grid) {
+	#showNote(grid, lanes) {
+		const isSampled = !isCoarse(grid) && lanes.some(({ type }) => type === TYPE.CPU);
 		const column = formatStep(grid.column_ms);
 
 		byId("heat-note").textContent = isCoarse(grid) ? `Column: ${column}, from bottom to top. Cell: ${formatStep(grid.cell_ms)}, its` :
-			`Column: ${column}, from bottom to top. Cell: ${SLOT_MS} ms.`;
+			`Column: ${column}, from bottom to top. Cell: ${SLOT_MS} ms.${isSampled ? " Of CPU time a sample counts whole in its cell." : ""}`;
 		byId("heat-modes").hidden = !isCoarse(grid);
 	}
 

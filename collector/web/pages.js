@@ -11,7 +11,7 @@ import { writeView } from "./state.js";
  *   fields  fields of the view; a change of one loads the page again
  *   mount   mount(root, context) builds the page in its <main> when it is first shown. context is { state, connection,
  *           tooltip, palette() }. It returns { load(view, range), fail(message), setPalette(palette)?, settled? }: load()
- *           loads and shows the page, and throws ApiError; fail() shows a message instead.
+ *           loads and shows the page, and throws ApiError; fail() shows a message instead. pagePanel() has both.
  */
 export const PAGES = [
 	{ name: "services", title: "Services", controls: [], fields: ["from", "to"], mount: mountServices },

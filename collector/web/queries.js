@@ -117,11 +117,13 @@ function onlyIdle(view) {
 	return { query: selectorOf(chosen, [{ ...IDLE, op: "=" }]), type: chosen.type, group_by: "" };
 }
 
-/** The bottleneck of the selected threads, whatever profile type is shown. */
+/** The bottleneck of the selected threads, whatever profile type is shown; from the first selected region to the last, if there are any. */
 export function fetchDiagnosis(view, range, signal) {
 	const { query } = showType(view, TYPE.CPU);
+	const regions = regionsOf(view);
 
-	return request("diagnose", { query: selectorOf({ ...view, query }), from: range.from_ms, to: range.to_ms }, signal);
+	return request("diagnose", { query: selectorOf({ ...view, query }), from: regions.at(0)?.from_ms ?? range.from_ms,
+				     to: regions.at(-1)?.to_ms ?? range.to_ms }, signal);
 }
 
 /** What changes in @view to show the profile type behind a verdict. */

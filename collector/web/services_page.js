@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fleet by service: what each costs in CPU cores, the change since the day before, and where it runs.
 
-import { LatestRequest } from "./api.js";
 import { TYPE } from "./contract.js";
 import { element } from "./element.js";
 import { formatCount, formatNumber, formatRange, formatShare } from "./format.js";
+import { pagePanel } from "./page_panel.js";
 import { fetchServiceCosts } from "./queries.js";
 import { formatSelector } from "./selector.js";
 import { writeView } from "./state.js";
@@ -20,32 +20,16 @@ const CHANGE_MIN = 0.05; // of a core, and of the cost: less is called "same"
 
 /** A page of pages.js. */
 export function mountServices(root, context) {
-	const message = element("p", "page-message", "Loading …");
-	const body = element("div", "");
-	const request = new LatestRequest();
-	const shown = { isUnfolded: false, answer: null, view: null };
-	const render = () => {
-		const { answer, view, range } = shown;
-		body.replaceChildren(panel(judge(answer, range, context.connection), { ...context, view, range, shown, render }));
-	};
+	const shown = { isUnfolded: false, answer: null };
 
-	root.append(message, body);
-	return {
-		async load(view, range) {
-			const answer = await request.run((signal) => fetchServiceCosts(range, signal));
+	return pagePanel(root, (view, range, signal) => fetchServiceCosts(range, signal), (answer, view, range) => {
+		const box = element("div", "");
+		const render = () => box.replaceChildren(panel(judge(answer, range, context.connection), { ...context, view, range, shown, render }));
 
-			if (answer === undefined)
-				return;
-			Object.assign(shown, { answer, view, range });
-			message.hidden = true;
-			render();
-		},
-		fail(text) {
-			message.textContent = text;
-			message.hidden = false;
-			body.replaceChildren();
-		},
-	};
+		shown.answer = answer;
+		render();
+		return [box];
+	});
 }
 
 /**

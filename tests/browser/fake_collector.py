@@ -721,7 +721,7 @@ class Handler(BaseHTTPRequestHandler):
         if server.away:
             self.send(503, b"away\n", "text/plain")
             return
-        if server.delay_s and path in ("merge", "top"):
+        if server.delay_s and path in ("merge", "top", "services"):
             time.sleep(server.delay_s)
         api = server.api
         if path == "merge" and params.get("format", "json") != "json":

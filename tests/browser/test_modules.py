@@ -239,7 +239,7 @@ def test_gaps_are_steps_without_agents(call, what, values, gaps):
 def test_shedding_steps_have_time_spans(call, what, values, spans, is_whole, to_end, agents):
     answers = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of((LESS, values), (MORE, [0] * 30))}
     [one] = call("chart_marks", "marksOf", answers, {"from_ms": 500, "to_ms": 29500}, {"oldest_ms": 0, "newest_ms": 29000})["shedding"]
-    assert one == {"knob": "off_cpu_unwind", "step": "1/4", "text": "off-CPU stacks at 1/4", "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
+    assert one == {"knob": "off_cpu_unwind", "step": "1/4", "text": "off-CPU stacks at 1/4", "isOff": False, "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
 
 
 @pytest.mark.parametrize("steps, sentence", [
@@ -249,6 +249,13 @@ def test_shedding_steps_have_time_spans(call, what, values, spans, is_whole, to_
 ])
 def test_notices_say_what_of_a_figure_is_less(call, steps, sentence):
     assert call("knob", "keptSentence", [{"knob": text.split()[0], "step": text.split()[1], "text": text} for text in steps]) == sentence
+
+
+def test_a_type_that_is_off_has_no_data(call):
+    off = [{"knob": "off_cpu", "step": "off"}, {"knob": "process_off_cpu", "step": "off", "pid": "7"}]
+    answers = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of(*((labels, [1e9] * 30) for labels in off))}
+    shedding = call("chart_marks", "marksOf", answers, {"from_ms": 0, "to_ms": 30000}, {"oldest_ms": 0, "newest_ms": 0})["shedding"]
+    assert [one["isOff"] for one in shedding] == [True, False]  # of one process alone the others' data is there
 
 
 @pytest.mark.parametrize("setting, sentence", [

@@ -60,6 +60,16 @@ def test_fleet_reports_silent_agents_and_drops(fake, open_page, artefact, width,
     assert page.complaints() == []
 
 
+def test_a_slow_page_can_be_cancelled(fake, open_page):
+    page = open_page(fake.url + "/?page=health&live=off")
+    fake.server.delay_s = 30
+    page.evaluate("document.querySelector('#pages [data-name=services]').click()")
+    page.wait("document.querySelector('#page-services .progress-note button') !== null", "a button to cancel")
+    page.evaluate("document.querySelector('#page-services .progress-note button').click()")
+    page.settle()
+    assert page.text("#page-services .page-message").startswith("Cancelled.")
+
+
 def test_fleet_shows_a_failure_and_recovers(fake, open_page):
     page = open_page(fake.url + "/?page=health&live=off")
     fake.server.away = True
