@@ -14,11 +14,13 @@ import { selectedValue, withValue } from "./selector.js";
 import { absoluteTime } from "./time_range.js";
 
 const REGIONS_TOLD = 3;
+const REFRESH_MS = 20000;
 
 export class HeatPane {
 	#state;
 	#stored;
-	#range = null;
+	#range = null; // of the lanes
+	#key = "";
 
 	/** @stored: { oldest_ms, newest_ms } of the collector's samples, read at each use. */
 	constructor(state, palette, tooltip, stored) {
@@ -41,20 +43,32 @@ export class HeatPane {
 
 	/** Load and show. Throws ApiError. */
 	async load(view, range) {
+		if (this.#isFresh(view, range))
+			return;
 		const grid = gridOf(range, this.map.columnsMax);
 		const lanes = await this.panel.load((signal) => fetchLanes(view, range, grid, signal));
 
 		if (lanes === undefined)
 			return;
 		this.#range = range;
+		this.#key = JSON.stringify(this.keyOf(view));
 		this.map.setLanes(lanes, grid, this.#stored);
 		this.panel.setMessage(...(lanes.length ? [] : ["No samples in this range."]));
 		this.#showNote(grid, lanes);
 		this.showSelection(view);
 	}
 
+	/** Is @range, which moves with the clock, almost the one that is shown? A map is many times a chart's data. */
+	#isFresh(view, range) {
+		const moved_ms = this.#range ? range.to_ms - this.#range.to_ms : 0;
+
+		return moved_ms > 0 && moved_ms < REFRESH_MS && range.from_ms - this.#range.from_ms === moved_ms &&
+			this.#key === JSON.stringify(this.keyOf(view));
+	}
+
 	/** Show @message instead of data. */
 	fail(message) {
+		this.#range = null;
 		this.map.setLanes(null, null);
 		this.panel.setMessage(message);
 	}

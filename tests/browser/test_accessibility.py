@@ -36,6 +36,9 @@ def open_with(key, selector):
     ("callers on a phone", 390, False, {"sandwich": "spin_inner"}, None),
     ("menu", 1280, True, {"hide": "spin_hot"}, open_menu),
     ("diagnosis", 1280, False, {}, open_with("d", "#diagnosis-popover h3")),
+    ("heat map", 1280, True, {"over": "heat", "from": "now-5m"}, None),
+    ("services", 390, False, {"page": "services"}, None),
+    ("fleet", 1280, True, {"page": "health"}, None),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_axe_finds_nothing_serious(fake, open_page, what, width, dark, view, act):
     page = open_page(address(fake.url, **view), width=width, dark=dark)
