@@ -538,14 +538,13 @@ static int append_gzip(const uint8_t *bytes, size_t size, struct buffer *buffer)
 
 static int pack(const ProfileMessage *message, struct buffer *buffer)
 {
-	_cleanup_(buffer_deinit) struct buffer plain = { 0 };
 	uint8_t *bytes =
-		buffer_extend(&plain, perftools__profiles__profile__get_packed_size(message));
+		buffer_extend(buffer, perftools__profiles__profile__get_packed_size(message));
 
 	if (!bytes)
-		return plain.rc;
+		return buffer->rc;
 	perftools__profiles__profile__pack(message, bytes);
-	return append_gzip(plain.bytes, plain.size, buffer);
+	return 0;
 }
 
 static int encode(struct encoder *encoder, const char *type, const struct profile_type *parts,
@@ -584,8 +583,8 @@ static int encode(struct encoder *encoder, const char *type, const struct profil
 	return pack(&message, buffer);
 }
 
-int pprof_encode(const struct profile *profile, const char *type, struct buffer *buffer,
-		 struct error *err)
+int pprof_encode_plain(const struct profile *profile, const char *type, struct buffer *buffer,
+		       struct error *err)
 {
 	_cleanup_(encoder_deinit) struct encoder encoder = { .profile = profile };
 	struct profile_type parts;
@@ -594,5 +593,17 @@ int pprof_encode(const struct profile *profile, const char *type, struct buffer 
 	if (rc)
 		return rc;
 	rc = encode(&encoder, type, &parts, buffer);
+	return rc ? error_errno(err, rc, "write a pprof file") : 0;
+}
+
+int pprof_encode(const struct profile *profile, const char *type, struct buffer *buffer,
+		 struct error *err)
+{
+	_cleanup_(buffer_deinit) struct buffer plain = { 0 };
+	int rc = pprof_encode_plain(profile, type, &plain, err);
+
+	if (rc)
+		return rc;
+	rc = append_gzip(plain.bytes, plain.size, buffer);
 	return rc ? error_errno(err, rc, "write a pprof file") : 0;
 }

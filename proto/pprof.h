@@ -17,3 +17,6 @@
  */
 int pprof_encode(const struct profile *profile, const char *type, struct buffer *buffer,
 		 struct error *err);
+/** The same, not compressed: the message itself. */
+int pprof_encode_plain(const struct profile *profile, const char *type, struct buffer *buffer,
+		       struct error *err);

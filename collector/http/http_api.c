@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "collector/http/http_handlers.h"
+#include "collector/pyroscope/querier.h"
 
 /** Who may use a route: everybody, everybody with a credential, or a role. */
 enum route_access {
@@ -72,6 +73,11 @@ static const struct route routes[] = {
 	{ "/push.v1.PusherService/Push", API_PUSH, http_handle_pusher, true, ROUTE_INGEST,
 	  HTTP_POST },
 	{ "/v1development/profiles", API_PUSH, http_handle_otlp, true, ROUTE_INGEST, HTTP_POST },
+	{ "/" QUERIER_SERVICE "/{name}", API_PYROSCOPE, http_handle_querier, true, ROUTE_READ,
+	  HTTP_POST },
+	{ "/pyroscope/render", API_PYROSCOPE, http_handle_render, true, ROUTE_READ, HTTP_GET },
+	{ "/pyroscope/render-diff", API_PYROSCOPE, http_handle_render_diff, true, ROUTE_READ,
+	  HTTP_GET },
 	{ "/api/v1/whoami", 0, http_handle_whoami, false, ROUTE_LOGIN, HTTP_GET },
 	{ "/api/v1/login", 0, http_handle_login, false, ROUTE_LOGIN, HTTP_POST },
 	{ "/api/v1/logout", 0, http_handle_logout, false, ROUTE_OPEN, HTTP_POST },
@@ -135,8 +141,11 @@ size_t http_api_body_max(void *context, const struct http_request *request)
 	const struct route *route = find_route(request, label);
 
 	(void)context;
-	return route && route->known & API_PUSH && request->method == route->method ? DOOR_BYTES_MAX
-										    : 0;
+	if (!route || request->method != HTTP_POST || route->method != HTTP_POST)
+		return 0;
+	return route->known & API_PUSH        ? DOOR_BYTES_MAX
+	       : route->known & API_PYROSCOPE ? QUERIER_BODY_BYTES_MAX
+					      : 0;
 }
 
 static const struct route upload_route = {
@@ -304,7 +313,7 @@ void http_api_handle(void *context, const struct http_request *request,
 		return;
 	}
 	parsed.http = request;
-	if (!(route->known & API_PUSH) &&
+	if (!(route->known & (API_PUSH | API_PYROSCOPE)) &&
 	    api_request_parse(request, route->known, &parsed, &field, &err)) {
 		http_respond_failure(response, &err, field);
 		return;

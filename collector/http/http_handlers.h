@@ -56,7 +56,8 @@ enum api_parameter {
 	API_PEAK = 1 << 18,
 	API_LINES = 1 << 19,
 	API_FUNCTION = 1 << 20,
-	API_PUSH = 1 << 30, // a body, and parameters that the handler reads
+	API_PYROSCOPE = 1 << 29, // a query's body, or parameters that the handler reads
+	API_PUSH = 1 << 30,      // a body, and parameters that the handler reads
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
 	API_DELETION = API_SELECTION | API_DRY_RUN,
 	API_BOOST = API_QUERY | API_HZ | API_PROFILES | API_STOP | API_FOR,
@@ -180,6 +181,13 @@ void http_handle_pusher(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_otlp(struct http_api *api, const struct api_request *request,
 		      struct http_response *response);
+/** Pyroscope's query API: a method of its QuerierService, render and render-diff. */
+void http_handle_querier(struct http_api *api, const struct api_request *request,
+			 struct http_response *response);
+void http_handle_render(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_render_diff(struct http_api *api, const struct api_request *request,
+			     struct http_response *response);
 
 void http_handle_debug_files(struct http_api *api, const struct api_request *request,
 			     struct http_response *response);
@@ -210,6 +218,8 @@ int http_check_selector(const struct http_api *api, const struct api_request *re
 /** Respond with the embedded file at @request's path. False: there is none. */
 bool http_handle_asset(const struct http_request *request, struct http_response *response);
 
+/** The tenant of who asks, for selector_parse(). */
+const char *api_tenant(const struct http_request *request);
 /** The query of @request. */
 struct query api_query(struct http_api *api, const struct api_request *request);
 /** The parameter that a failed merge, table or heat map is about: "type" of a gauge, or "query". */

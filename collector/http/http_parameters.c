@@ -406,7 +406,7 @@ static int parse_numbers(struct parsing *parsing)
 	return rc;
 }
 
-static const char *tenant_of(const struct http_request *request)
+const char *api_tenant(const struct http_request *request)
 {
 	const char *tenant = request->identity.tenant;
 
@@ -550,7 +550,7 @@ static int parse_diff(struct parsing *parsing)
 	diff->query_texts[0] = parameter(parsing, "against_query");
 	if (!*diff->query_texts[0])
 		diff->query_texts[0] = diff->query_texts[1];
-	int rc = selector_parse(diff->query_texts[0], tenant_of(parsing->request), &diff->baseline,
+	int rc = selector_parse(diff->query_texts[0], api_tenant(parsing->request), &diff->baseline,
 				parsing->err);
 	if (!rc)
 		rc = parse_against(parsing);
@@ -567,7 +567,7 @@ static int parse_all(struct parsing *parsing)
 {
 	int rc = check_known(parsing);
 	if (!rc)
-		rc = selector_parse(parameter(parsing, "query"), tenant_of(parsing->request),
+		rc = selector_parse(parameter(parsing, "query"), api_tenant(parsing->request),
 				    &parsing->parsed->selector, parsing->err);
 	if (!rc)
 		rc = parse_range(parsing);

@@ -139,6 +139,33 @@ TEST(pushes_need_the_role_ingest)
 	close_login(&l);
 }
 
+TEST(grafanas_queries_need_the_role_read)
+{
+	static const struct {
+		const char *method, *path;
+		int status; // of who may read; without a body it is no JSON
+	} calls[] = {
+		{ "POST", "/querier.v1.QuerierService/ProfileTypes", 415 },
+		{ "GET", "/pyroscope/render", 400 },
+		{ "GET", "/pyroscope/render-diff", 400 },
+	};
+	struct login l;
+
+	open_login(&l);
+	for EACH (call, calls) {
+		struct answer answer = ask_as(&l, NULL, call->method, call->path);
+		EXPECT_EQ(401, answer.status, call->path);
+		free(answer.bytes);
+		answer = ask_as(&l, &l.agent, call->method, call->path);
+		EXPECT_EQ(403, answer.status, call->path);
+		free(answer.bytes);
+		answer = ask_as(&l, &l.shop, call->method, call->path);
+		EXPECT_EQ(call->status, answer.status, call->path);
+		free(answer.bytes);
+	}
+	close_login(&l);
+}
+
 TEST(probes_and_the_page_are_open)
 {
 	static const char *const open[] = { "/", "/app.js", "/healthz", "/readyz",
@@ -637,6 +664,7 @@ TEST(the_audit_log_is_bounded)
 
 RUN_TESTS(cmocka_unit_test(each_call_needs_a_credential_with_its_role),
 	  cmocka_unit_test(pushes_need_the_role_ingest),
+	  cmocka_unit_test(grafanas_queries_need_the_role_read),
 	  cmocka_unit_test(probes_and_the_page_are_open),
 	  cmocka_unit_test(an_upload_needs_its_role_before_the_body),
 	  cmocka_unit_test(a_reader_sees_its_tenant_only),
