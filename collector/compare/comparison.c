@@ -308,6 +308,7 @@ static int sum_side(struct comparing *comparing, int side)
 	const struct query *query = &comparing->query->sides[side];
 	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
 	_cleanup_(query_groups_deinit) struct query_groups groups = { 0 };
+	_cleanup_(presence_deinit) struct presence presence = { 0 };
 	_cleanup_free_ struct exposure *exposure = calloc(1, sizeof(*exposure));
 	_cleanup_free_ struct time_blocks *blocks = calloc(1, sizeof(*blocks));
 	const struct time_range *parts;
@@ -315,13 +316,16 @@ static int sum_side(struct comparing *comparing, int side)
 
 	if (!exposure || !blocks)
 		return out_of_memory(comparing);
-	parts = query_parts(query, &part_count);
-	if (time_blocks_of(parts, part_count, blocks))
-		return error_set(comparing->err, -EINVAL, "there is no time to compare");
 	int rc = query_select(query, &selection, comparing->err);
 	if (!rc)
-		rc = exposure_of(query, selection, blocks, comparing->query->per, exposure,
+		rc = presence_of(query, selection, comparing->query->per, &presence,
 				 comparing->err);
+	if (rc)
+		return rc;
+	parts = query_parts(query, &part_count);
+	if (time_blocks_of(parts, part_count, presence.hull, blocks))
+		return error_set(comparing->err, -EINVAL, "there is no time to compare");
+	exposure_of(&presence, blocks, exposure);
 	if (!rc && query_groups_init(&groups, selection, NULL, 0))
 		rc = out_of_memory(comparing);
 	for (uint32_t i = 0; !rc && selection->series_count && i < blocks->count; i++)
@@ -333,7 +337,7 @@ static int sum_side(struct comparing *comparing, int side)
 	struct compared_side *summed = &comparing->sides[side];
 	summed->total = comparing->node_count ? comparing->nodes[0].sum.sides[side].sum : 0;
 	summed->exposure_ns = exposure->total_ns;
-	summed->instances = exposure->instances;
+	summed->instances = presence.count;
 	summed->series_count = selection->series_count;
 	summed->divisor = comparing->query->norm == COMPARISON_SHARE ? (double)summed->total
 								     : exposure->total_ns;

@@ -15,22 +15,33 @@
 #define EXPOSURE_PER_NONE "none"
 
 enum {
-	EXPOSURE_STEPS = 256, // of the range: the resolution of when an instance came and went
-	EXPOSURE_BYTES_MAX = 64 << 20,
+	PRESENCE_STEPS = 256, // of the time: the resolution of when an instance came and went
+	PRESENCE_BYTES_MAX = 64 << 20, // of a value for each step and instance
+	PRESENCE_LOOKS_MAX = 4,        // at the part of the time that has samples, ever closer
 };
 
+/** When each instance was there. A zeroed struct is nobody. */
+struct presence {
+	struct time_range *instances; // those that had samples
+	uint32_t count;
+	struct time_range hull; // from the first one's begin to the last one's end
+};
+
+void presence_deinit(struct presence *presence);
+/**
+ * When the instances of @selection, which @query made, were there: from an instance's first sample in the query's range to
+ * its last, in steps of 1/PRESENCE_STEPS of the time that has any. Nothing else is stored of one that only waits. @per: a
+ * label, whose values are the instances, or EXPOSURE_PER_AUTO or EXPOSURE_PER_NONE. Returns 0; -E2BIG: too many instances;
+ * -ENOMEM; the store's errors.
+ */
+int presence_of(const struct query *query, const struct store_selection *selection, const char *per,
+		struct presence *ret_presence, struct error *err);
+
 struct exposure {
-	uint32_t instances;               // that had samples
 	double block_ns[TIME_BLOCKS_MAX]; // instances' time in each block, in nanoseconds
 	double total_ns;
 };
 
-/**
- * The exposure of @selection, which @query made, in @blocks. An instance is there from its first sample in the query's range
- * to its last, in steps of 1/EXPOSURE_STEPS of the range: nothing else is stored of one that only waits. @per: a label, whose
- * values are the instances, or EXPOSURE_PER_AUTO or EXPOSURE_PER_NONE. Returns 0; -E2BIG: too many instances; -ENOMEM; the
- * store's errors.
- */
-int exposure_of(const struct query *query, const struct store_selection *selection,
-		const struct time_blocks *blocks, const char *per, struct exposure *ret_exposure,
-		struct error *err);
+/** The time of the instances in @blocks. */
+void exposure_of(const struct presence *presence, const struct time_blocks *blocks,
+		 struct exposure *ret_exposure);

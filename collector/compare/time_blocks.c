@@ -21,7 +21,45 @@ static uint64_t block_length(uint64_t total_ns)
 	return SLOT_NS;
 }
 
-int time_blocks_of(const struct time_range *ranges, uint32_t count, struct time_blocks *ret_blocks)
+static struct time_range within(struct time_range range, struct time_range hull)
+{
+	if (range.from_ns < hull.from_ns)
+		range.from_ns = hull.from_ns;
+	if (range.to_ns > hull.to_ns)
+		range.to_ns = hull.to_ns;
+	return range;
+}
+
+static void add_block(struct time_blocks *blocks, uint64_t from_ns, uint64_t to_ns)
+{
+	if (from_ns < to_ns)
+		blocks->blocks[blocks->count++] = (struct time_range){ from_ns, to_ns };
+}
+
+/** Add the blocks of @range: what lies before the hull, the hull's cut by @length, what lies after it. */
+static void cut_range(struct time_blocks *blocks, struct time_range range, struct time_range hull,
+		      uint64_t length)
+{
+	struct time_range inside = within(range, hull);
+
+	if (inside.from_ns >= inside.to_ns) {
+		add_block(blocks, range.from_ns, range.to_ns);
+		return;
+	}
+	add_block(blocks, range.from_ns, inside.from_ns);
+	for (uint64_t at = inside.from_ns; at < inside.to_ns;) {
+		uint64_t next = (at / length + 1) * length;
+
+		if (next > inside.to_ns)
+			next = inside.to_ns;
+		add_block(blocks, at, next);
+		at = next;
+	}
+	add_block(blocks, inside.to_ns, range.to_ns);
+}
+
+int time_blocks_of(const struct time_range *ranges, uint32_t count, struct time_range hull,
+		   struct time_blocks *ret_blocks)
 {
 	struct time_blocks blocks = { .count = 0 };
 	uint64_t total_ns = 0;
@@ -29,22 +67,14 @@ int time_blocks_of(const struct time_range *ranges, uint32_t count, struct time_
 	if (count < 1 || count > QUERY_RANGES_MAX)
 		return -EINVAL;
 	for (uint32_t i = 0; i < count; i++) {
+		struct time_range inside = within(ranges[i], hull);
+
 		if (ranges[i].from_ns >= ranges[i].to_ns)
 			return -EINVAL;
-		total_ns += ranges[i].to_ns - ranges[i].from_ns;
+		total_ns += inside.from_ns < inside.to_ns ? inside.to_ns - inside.from_ns : 0;
 	}
-
-	uint64_t length = block_length(total_ns);
-	for (uint32_t i = 0; i < count; i++) {
-		for (uint64_t at = ranges[i].from_ns; at < ranges[i].to_ns;) {
-			uint64_t next = (at / length + 1) * length;
-
-			if (next > ranges[i].to_ns)
-				next = ranges[i].to_ns;
-			blocks.blocks[blocks.count++] = (struct time_range){ at, next };
-			at = next;
-		}
-	}
+	for (uint32_t i = 0; i < count; i++)
+		cut_range(&blocks, ranges[i], hull, block_length(total_ns));
 	*ret_blocks = blocks;
 	return 0;
 }

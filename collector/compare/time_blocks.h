@@ -9,8 +9,8 @@
 enum {
 	TIME_BLOCKS_WANTED =
 		32, // of a side: enough to know a variance to a quarter, and each is a scan
-	// A range may have one block more than its share at each end.
-	TIME_BLOCKS_MAX = TIME_BLOCKS_WANTED + 2 * QUERY_RANGES_MAX,
+	// A range may have one block more than its share at each end, and what lies outside of the hull.
+	TIME_BLOCKS_MAX = TIME_BLOCKS_WANTED + 4 * QUERY_RANGES_MAX,
 };
 
 struct time_blocks {
@@ -19,8 +19,9 @@ struct time_blocks {
 };
 
 /**
- * Cut @ranges, which are ascending and disjoint, at multiples of a length: whole minutes, which the store reads many
- * times faster; of short ranges whole seconds, or slots of 20 ms. Returns 0, or -EINVAL: @count is not from 1 to
- * QUERY_RANGES_MAX, or a range is empty.
+ * Cut the part of @ranges (ascending and disjoint) within @hull at multiples of a length: whole minutes, which the store
+ * reads many times faster; of short parts whole seconds, or slots of 20 ms. What lies outside of @hull is not cut.
+ * Returns 0, or -EINVAL: @count is not from 1 to QUERY_RANGES_MAX, or a range is empty.
  */
-int time_blocks_of(const struct time_range *ranges, uint32_t count, struct time_blocks *ret_blocks);
+int time_blocks_of(const struct time_range *ranges, uint32_t count, struct time_range hull,
+		   struct time_blocks *ret_blocks);

@@ -392,6 +392,28 @@ TEST(a_pod_counts_while_it_is_there)
 	store_close(store);
 }
 
+/** Ten seconds of an hour: their rate is that of these seconds, and their scatter is seen. */
+TEST(a_short_life_in_a_long_range_is_seen)
+{
+	const struct time_range hours[] = { { 1000 * NS_PER_SECOND, 4600 * NS_PER_SECOND },
+					    { 11000 * NS_PER_SECOND, 14600 * NS_PER_SECOND } };
+	struct store *store = pods_store(1);
+	struct comparison comparison;
+	struct selector selector;
+
+	for (int side = 0; side < 2; side++)
+		for (uint64_t i = 0; i < 250; i++)
+			add_tick(store, 0, side && i % 2 ? 0 : random_below(8),
+				 hours[side].from_ns + 1000 * NS_PER_SECOND + i * 2 * SLOT_NS);
+	ask(store, &selector, hours, COMPARISON_RATE, &comparison);
+	if (fabs(comparison.sides[0].exposure_ns / NS_PER_SECOND - 10) > 0.3)
+		fail_msg("%g s", comparison.sides[0].exposure_ns / NS_PER_SECOND);
+	assert_true(function_named(&comparison, "f0")->self.significant);
+	comparison_deinit(&comparison);
+	selector_deinit(&selector);
+	store_close(store);
+}
+
 TEST(an_empty_side_makes_nothing_significant)
 {
 	struct store *store = changed_store(3);
@@ -433,5 +455,6 @@ RUN_TESTS(cmocka_unit_test(both_sides_equal_their_merges),
 	  cmocka_unit_test(truncation_keeps_both_sides_values),
 	  cmocka_unit_test(a_known_change_is_significant_alone),
 	  cmocka_unit_test(rates_are_per_pod), cmocka_unit_test(a_pod_counts_while_it_is_there),
+	  cmocka_unit_test(a_short_life_in_a_long_range_is_seen),
 	  cmocka_unit_test(an_empty_side_makes_nothing_significant),
 	  cmocka_unit_test(a_failing_store_fails_the_comparison))

@@ -9,6 +9,8 @@
 
 #define S NS_PER_SECOND
 
+static const struct time_range ALWAYS = { 0, UINT64_MAX };
+
 static const struct {
 	const char *what;
 	struct time_range ranges[3];
@@ -36,7 +38,7 @@ TEST(blocks_cover_the_ranges_once)
 		uint64_t at = row->ranges[0].from_ns;
 		uint32_t range = 0;
 
-		EXPECT_EQ(0, time_blocks_of(row->ranges, row->count, &blocks), row->what);
+		EXPECT_EQ(0, time_blocks_of(row->ranges, row->count, ALWAYS, &blocks), row->what);
 		for (uint32_t i = 0; i < blocks.count; i++) {
 			EXPECT_EQ(at, blocks.blocks[i].from_ns, row->what);
 			assert_true(blocks.blocks[i].to_ns > at);
@@ -55,9 +57,22 @@ TEST(blocks_of_long_ranges_begin_with_minutes)
 	const struct time_range day = { 1001 * S, 87401 * S };
 	struct time_blocks blocks;
 
-	assert_int_equal(0, time_blocks_of(&day, 1, &blocks));
+	assert_int_equal(0, time_blocks_of(&day, 1, ALWAYS, &blocks));
 	for (uint32_t i = 1; i < blocks.count; i++)
 		EXPECT_EQ(0, blocks.blocks[i].from_ns % (60 * S), "a block's begin");
+}
+
+TEST(only_the_hull_is_cut)
+{
+	const struct time_range hour = { 0, 3600 * S }, hull = { 1000 * S, 1008 * S };
+	struct time_blocks blocks;
+
+	assert_int_equal(0, time_blocks_of(&hour, 1, hull, &blocks));
+	assert_int_equal(hull.from_ns, blocks.blocks[0].to_ns);
+	assert_int_equal(hull.to_ns, blocks.blocks[blocks.count - 1].from_ns);
+	assert_in_range(blocks.count, 30, 36);
+	assert_int_equal(0, time_blocks_of(&hour, 1, (struct time_range){ 0 }, &blocks));
+	assert_int_equal(1, blocks.count); // nothing is there
 }
 
 TEST(as_many_ranges_as_allowed_fit)
@@ -69,14 +84,14 @@ TEST(as_many_ranges_as_allowed_fit)
 	     i++) // each just over a block's border on both sides
 		ranges[i] =
 			(struct time_range){ (2 * i + 1) * 100 * S - 1, (2 * i + 2) * 100 * S + 1 };
-	assert_int_equal(0, time_blocks_of(ranges, QUERY_RANGES_MAX, &blocks));
+	assert_int_equal(0, time_blocks_of(ranges, QUERY_RANGES_MAX, ALWAYS, &blocks));
 	assert_true(blocks.count <= TIME_BLOCKS_MAX);
-	assert_int_equal(-EINVAL, time_blocks_of(ranges, QUERY_RANGES_MAX + 1, &blocks));
-	assert_int_equal(-EINVAL, time_blocks_of(ranges, 0, &blocks));
+	assert_int_equal(-EINVAL, time_blocks_of(ranges, QUERY_RANGES_MAX + 1, ALWAYS, &blocks));
+	assert_int_equal(-EINVAL, time_blocks_of(ranges, 0, ALWAYS, &blocks));
 	ranges[0].to_ns = ranges[0].from_ns;
-	assert_int_equal(-EINVAL, time_blocks_of(ranges, 1, &blocks));
+	assert_int_equal(-EINVAL, time_blocks_of(ranges, 1, ALWAYS, &blocks));
 }
 
 RUN_TESTS(cmocka_unit_test(blocks_cover_the_ranges_once),
 	  cmocka_unit_test(blocks_of_long_ranges_begin_with_minutes),
-	  cmocka_unit_test(as_many_ranges_as_allowed_fit))
+	  cmocka_unit_test(only_the_hull_is_cut), cmocka_unit_test(as_many_ranges_as_allowed_fit))
