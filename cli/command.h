@@ -24,6 +24,7 @@ int cmd_record(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_gpu_kernels(int argc, char **argv);
 int cmd_query(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 int cmd_diagnose(int argc, char **argv);
 int cmd_spikes(int argc, char **argv);
 int cmd_push(int argc, char **argv);

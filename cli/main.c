@@ -18,6 +18,7 @@ static const struct command commands[] = {
 	{ "gpu-kernels", "measure how long the GPU kernels of a process run", cmd_gpu_kernels },
 	{ "status", "show a collector's agents, and which went silent", cmd_status },
 	{ "query", "get a merged profile from a collector", cmd_query },
+	{ "diff", "compare two profiles of a collector", cmd_diff },
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
 	{ "spikes", "find when services left their usual range, and why", cmd_spikes },
 	{ "boost", "let agents sample more, or not at all, for a while", cmd_boost },

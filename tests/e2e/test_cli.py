@@ -572,6 +572,72 @@ def test_query_names_unreachable_collector():
     assert "http://127.0.0.1:9" in done.stderr and "cairn-collector" in done.stderr
 
 
+# ---- cairn diff
+
+def diff(fleet, *arguments):
+    return cairn("diff", "--collector-http", fleet.api.base, "--from", "now-1h", *arguments)
+
+
+def test_diff_compares_two_services(fleet, runs):
+    """Two programs that ran for seconds of the hour, and have no function in common."""
+    a, b = runs["c"].service, runs["cpp"].service
+    done = diff(fleet, b, "--against", f'{{service="{a}"}}', "--per", "none", "--all")
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f'A  {{service="{a}"}}') and lines[1].startswith(f"B  {b}") and "cores" in lines[1]
+    words = {line.split()[6]: line.split()[3] for line in lines if re.match(r" +\d", line)}
+    for run, word in ((runs["c"], "gone"), (runs["cpp"], "new")):
+        assert word in {words.get(name.partition("(")[0]) or words.get(name) for name in run.functions}, done.stdout
+    answer = json.loads(diff(fleet, b, "--against", f'{{service="{a}"}}', "--json").stdout)
+    totals = {side: answer[side]["total"] for side in "ab"}
+    assert totals == {"a": fleet.api.total(a, **{"from": "now-1h"}), "b": fleet.api.total(b, **{"from": "now-1h"})}
+    root = {name: column[0] for name, column in answer["nodes"].items()}
+    assert (root["a_total"], root["b_total"]) == (totals["a"], totals["b"])
+    assert sum(answer["nodes"]["a_self"]) == totals["a"] and sum(answer["nodes"]["b_self"]) == totals["b"]
+
+
+def test_diff_of_the_same_finds_nothing(fleet, runs):
+    service = runs["c"].service
+    done = diff(fleet, service, "--against", f'{{service="{service}"}}', "--norm", "share")
+    assert done.returncode == 0 and "No function" in done.stdout and "of its side" not in done.stdout, done
+    assert "%" in done.stdout.splitlines()[2]
+
+
+def test_diff_writes_folded_stacks(fleet, runs, tmp_path):
+    path = tmp_path / "out.collapsed"
+    service = runs["c"].service
+    done = diff(fleet, service, "--against", f'{{service="{runs["cpp"].service}"}}', "-o", path)
+    assert (done.returncode, done.stdout) == (0, "") and done.stderr == f"wrote {path}\n", done
+    rows = [line.rsplit(" ", 2) for line in path.read_text().splitlines()]
+    assert sum(int(b) for _, _, b in rows) == fleet.api.total(service, **{"from": "now-1h"})
+    assert any("burn_alpha" in stack and int(b) and not int(a) for stack, a, b in rows) and any(int(a) and not int(b) for _, a, b in rows)
+
+
+@pytest.mark.parametrize("arguments,code,words", [
+    (["no-such-service"], 1, ["nothing to compare: no series match"]),
+    (["x", "--norm", "log"], 2, ["--norm", "rate", "share"]),
+    (["x", "--sort", "name"], 2, ["--sort", "self", "total"]),
+    (["x", "--only", "new,old"], 2, ["--only", '"old"', "gone"]),
+    (["x", "--against", "rest"], 2, ["--against-from"]),
+    (["x", "--against-from", "now-2h"], 2, ["--against-to"]),
+    (["x", "--against", "1d", "--against-from", "now-2h", "--against-to", "now-1h"], 2, ["give one"]),
+    (["x", "--against", "{service="], 1, ["against_query", "column"]),
+    (["x", "-o", "out.svg"], 2, [".collapsed"]),
+    (["x", "--type", "rss"], 1, ["gauge"]),
+])
+def test_diff_explains_what_is_wrong(fleet, arguments, code, words):
+    done = diff(fleet, *arguments)
+    assert (done.returncode, done.stdout) == (code, ""), done
+    assert done.stderr.startswith("cairn diff: "), done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_diff_says_which_side_is_empty(fleet, runs):
+    done = diff(fleet, runs["c"].service, "--against", "1d")
+    assert (done.returncode, done.stdout) == (1, "") and "nothing to compare with: " in done.stderr, done
+
+
 # ---- cairn
 
 def test_suggests_nearest_command():
@@ -583,7 +649,7 @@ def test_suggests_nearest_command():
     assert cairn("help", "record").stdout == cairn("record", "--help").stdout
 
 
-@pytest.mark.parametrize("command", ["top", "record", "query"])
+@pytest.mark.parametrize("command", ["top", "record", "query", "diff"])
 def test_every_command_has_help(command):
     done = cairn(command, "--help")
     assert done.returncode == 0
