@@ -214,7 +214,7 @@ export class FlameGraph extends EventTarget {
 				boxes.push({ node, name: tree.nameOf(node), module: tree.moduleOf(node),
 					     kind: tree.kindOf(node), self: tree.self[node], total: tree.total[node],
 					     depth: tree.depth[node], matched: Boolean(this.#search?.match[node]), current: node === this.#current,
-					     x: corner.x + x, y: corner.y + y, width, height: ROW - 1 });
+					     color: this.#colorOf(node), x: corner.x + x, y: corner.y + y, width, height: ROW - 1 });
 		});
 		return boxes.sort((a, b) => b.width - a.width || a.depth - b.depth);
 	}

@@ -2,6 +2,7 @@
 // The pages, and the navigation between them. The service page is app.js itself; each other one is a module.
 
 import { byId, element } from "./element.js";
+import { mountCompare } from "./compare_page.js";
 import { mountFleet } from "./fleet_page.js";
 import { mountServices } from "./services_page.js";
 import { writeView } from "./state.js";
@@ -16,6 +17,8 @@ import { writeView } from "./state.js";
 export const PAGES = [
 	{ name: "services", title: "Services", controls: [], fields: ["from", "to"], mount: mountServices },
 	{ name: "service", title: "Profiles", controls: ["service", "selector", "type", "download"] },
+	{ name: "compare", title: "Compare", controls: ["service", "selector", "type"], mount: mountCompare,
+	  fields: ["query", "type", "from", "to", "idle", "against", "base", "base_from", "base_to", "norm", "by"] },
 	{ name: "health", title: "Fleet", controls: [], fields: ["from", "to"], mount: mountFleet },
 ];
 

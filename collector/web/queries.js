@@ -53,8 +53,13 @@ export function selectorOf(view, extra = []) {
 	return matchers ? formatSelector([...matchers, ...extra]) : view.query;
 }
 
+/** The selector of @view, without idle time where it is excluded. */
+export function rangeSelector(view) {
+	return selectorOf(view, excludesIdle(view) ? [IDLE] : []);
+}
+
 function common(view, range) {
-	return { query: selectorOf(view, excludesIdle(view) ? [IDLE] : []), type: view.type,
+	return { query: rangeSelector(view), type: view.type,
 		 from: range.from_ms, to: range.to_ms };
 }
 

@@ -41,9 +41,11 @@ const atMost = (length) => (text) => text.length <= length;
  *   columns "on": the table has columns of where time goes
  *   live    refresh while the range ends now
  *   nodes   maximum number of boxes
+ *   of the compare page: against, what with (compare_query.js); base, base_from, base_to its selector and times; norm "rate" or
+ *   "share"; by which value functions are compared; show, changes of the table
  */
 const FIELDS = {
-	page: { fallback: "service", check: oneOf("services", "service", "health") },
+	page: { fallback: "service", check: oneOf("services", "service", "compare", "health") },
 	query: { fallback: "", check: atMost(8192) },
 	type: { fallback: TYPE.CPU, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },
@@ -69,6 +71,13 @@ const FIELDS = {
 	columns: { fallback: "off", check: isSwitch },
 	live: { fallback: "on", check: oneOf("on", "off") },
 	nodes: { fallback: String(NODES_DEFAULT), check: (text) => /^\d{1,6}$/.test(text) && +text >= 1 && +text <= NODES_MAX },
+	against: { fallback: "before", check: oneOf("before", "1h", "1d", "7d", "rest", "query", "range") },
+	base: { fallback: "", check: atMost(8192) },
+	base_from: { fallback: "", check: (text) => text === "" || isTime(text) },
+	base_to: { fallback: "", check: (text) => text === "" || isTime(text) },
+	norm: { fallback: "rate", check: oneOf("rate", "share") },
+	by: { fallback: "self", check: oneOf("self", "total") },
+	show: { fallback: "all", check: oneOf("all", "new", "gone", "grown", "shrunk") },
 };
 
 /**

@@ -60,6 +60,10 @@ KERNEL_CHAINS = [
 ]
 
 
+# Of a diff: a function of these places in the alphabet, modulo DIFF_EVERY, has so much of B's value in A.
+DIFF_FACTORS, DIFF_EVERY = {0: 0, 1: 0.25, 2: 0.6, 3: 2.0, 4: 5.0}, 12
+
+
 class Tree:
     """Nodes as (parent, name, module, kind, weight of self); weights of a service sum to one."""
 
@@ -521,6 +525,54 @@ class Api:
                 "series": len(self.selected(parse_selector(params.get("query", "")), params.get("type", profiles.CPU))),
                 "cut": cut, "kinds": KINDS, "names": names, "nodes": columns}
 
+    def diff(self, params):
+        """B is the merge of the selection; in A a function has what FACTORS say, by the place of its name in the alphabet."""
+        tree, own, total = self.merged(params)
+        _, from_s, to_s = self.common(params)
+        places = {name: place for place, name in enumerate(sorted({frame[0] for frame in tree.frame}))}
+        place_of = [places[frame[0]] for frame in tree.frame]
+        a_own = [int(value * DIFF_FACTORS.get(place_of[node] % DIFF_EVERY, 1)) for node, value in enumerate(own)]
+        a_total = list(a_own)
+        for node in range(len(a_total) - 1, 0, -1):
+            a_total[tree.parent[node]] += a_total[node]
+        length_s = to_s - from_s
+        before_s = from_s - (86400 if params.get("against") == "1d" else length_s)
+        divisors = [a_total[0], total[0]] if params.get("norm") == "share" else [length_s * 1e9] * 2
+
+        def certainty(a, b):
+            return 0 if a + b < 2e8 else 2 if abs(a - b) > 0.15 * (a + b) else 1
+
+        def value(a, b):
+            sure = certainty(a, b)
+            return {"a": a, "b": b, "p": [1, 0.2, 1e-5][sure], "enough": sure > 0, "significant": sure == 2}
+
+        functions, seen = {}, [frozenset()]
+        for node in range(1, len(tree.parent)):
+            name, module, kind = tree.frame[node]
+            row = functions.setdefault((name, kind), [module, 0, 0, 0, 0])
+            row[1:3] = row[1] + a_own[node], row[2] + own[node]
+            if (name, kind) not in seen[tree.parent[node]]:
+                row[3:] = row[3] + a_total[node], row[4] + total[node]
+            seen.append(seen[tree.parent[node]] | {(name, kind)})
+        rows = [{"name": name, "module": row[0], "kind": KINDS[kind], "self": value(*row[1:3]), "total": value(*row[3:])}
+                for (name, kind), row in functions.items()]
+        rows.sort(key=lambda row: -abs(row[params.get("sort", "self")]["a"] - row[params.get("sort", "self")]["b"]))
+        answer = self.tree_answer(params, tree, own, total)
+        kept = [n for n in range(len(total)) if n == 0 or total[n] > 0]  # max_nodes is above what there is
+        nodes = {name: answer["nodes"][name] for name in ("parent", "name", "module", "kind")}
+        nodes |= {"a_self": [a_own[n] for n in kept], "b_self": [own[n] for n in kept], "a_total": [a_total[n] for n in kept],
+                  "b_total": [total[n] for n in kept], "p": [0.01] * len(kept), "certainty": [certainty(a_total[n], total[n]) for n in kept]}
+
+        def side(query, at_s, whole, divisor):
+            return {"query": query, "ranges_ns": [[int(at_s * 1e9), int((at_s + length_s) * 1e9)]], "total": whole, "divisor": divisor,
+                    "instance_seconds": length_s, "instances": 3, "blocks": 32, "rows": 1000, "series": 7}
+
+        query = params.get("query", "")
+        return {**self.type_fields(params), "norm": params.get("norm", "rate"), "per": "auto", "false_discoveries": 0.05,
+                "node_count": len(kept), "a": side(params.get("against_query") or query, before_s, a_total[0], divisors[0]),
+                "b": side(query, from_s, total[0], divisors[1]), "function_count": len(rows), "functions": rows[:int(params.get("limit", 100))],
+                "kinds": answer["kinds"], "names": answer["names"], "nodes": nodes}
+
     def top(self, params):
         if params.get("group_by"):
             sums = {}
@@ -731,6 +783,7 @@ class Handler(BaseHTTPRequestHandler):
         routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "callers": api.callers, "top": api.top, "series": api.time_series,
                   "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "spikes": api.spikes,
                   "heatmap": api.heatmap, "services": api.list_services}
+                  "diff": api.diff, "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "heatmap": api.heatmap}
         if values:
             answer = api.label_values(values[1], params)
         elif path in routes:
