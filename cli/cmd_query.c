@@ -41,6 +41,7 @@ struct query_options {
 	const char *group_by; // asked for, or of a type without stacks; NULL: functions are shown
 	char *output, *format_text;
 	uint64_t limit;
+	bool lines;
 	bool json;
 	bool idle;
 	char *busy_selector, *idle_selector; // NULL: idle time is not excluded
@@ -83,6 +84,8 @@ static int parse(int argc, char **argv, struct query_options *options,
 		  "print values of labels instead of functions: node, or pod,thread" },
 		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
 		  "include idle off-CPU time" },
+		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
+		  "print a function's lines apart, where they are known" },
 		{ "limit", 0, CONFIG_UINT, &options->limit, "40", 1, 100000, "N",
 		  "rows of the table" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
@@ -196,8 +199,10 @@ static void build_url(const struct query_options *options, struct buffer *url)
 	if (options->output)
 		http_append_parameter(url, "format", export_format_spec(options->format)->name);
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)options->limit);
-	if (strcmp(path, "/api/v1/top") == 0)
-		http_append_parameter(url, "limit", limit);
+	if (strcmp(path, "/api/v1/top") != 0)
+		return;
+	http_append_parameter(url, "limit", limit);
+	http_append_parameter(url, "lines", options->lines ? "all" : "none");
 }
 
 static int fetch(const struct query_options *options, struct http_response *response,
