@@ -12,7 +12,7 @@ static const struct {
 	[GPU_CLASS_NO_DEMAND] = {
 		.name = "gpu_no_demand",
 		.title = "The GPU has no demand",
-		.advice = { "Launching threads wait for requests: look at the clients, or at the queue before them." },
+		.advice = { "Diagnose the clients, or the queue before it: launching threads wait for requests." },
 	},
 	[GPU_CLASS_NONE] = {
 		.name = "gpu_none",
@@ -28,13 +28,13 @@ static const struct {
 		.name = "gpu_starved",
 		.title = "GPU starved: input is prepared too slowly",
 		.advice = { "Add data-loading workers, or enlarge the prefetch queue.",
-			    "The CPU time of the service's other threads shows what preparing input costs.",
+			    "Make the preparation cheaper: the CPU time of the service's other threads shows what it is.",
 			    "Do per-batch work once and cache it: decoding, tokenizing." },
 	},
 	[GPU_CLASS_CPU_BOUND] = {
 		.name = "gpu_cpu_bound",
 		.title = "CPU bound: the GPU is idle while code runs between launches",
-		.advice = { "The functions shown run while the GPU is idle: make them cheaper.",
+		.advice = { "Make the functions shown cheaper: they run while the GPU is idle.",
 			    "Launch the next step before reading this one's result.",
 			    "Take Python out of the loop: CUDA graphs, torch.compile." },
 	},
@@ -54,7 +54,7 @@ static const struct {
 	[GPU_CLASS_IMPLICIT_SYNC] = {
 		.name = "gpu_implicit_sync",
 		.title = "Implicit synchronization: code waits for the GPU by reading results",
-		.advice = { "The Python line shown reads a result: .item(), .cpu(), .tolist(), a boolean mask.",
+		.advice = { "Remove what reads a result at the Python line shown: .item(), .cpu(), .tolist(), a boolean mask.",
 			    "Read results once every few steps, or keep them on the GPU.",
 			    "torch.cuda.set_sync_debug_mode(\"warn\") reports each such line." },
 	},
@@ -95,7 +95,7 @@ static const struct {
 	[GPU_CLASS_LOCK] = {
 		.name = "gpu_lock",
 		.title = "Lock contention: launching threads wait for locks",
-		.advice = { "The stacks show which lock: hold it for less time, or launch from one thread." },
+		.advice = { "Hold the lock that the stacks show for less time, or launch from one thread." },
 	},
 	[GPU_CLASS_GIL] = {
 		.name = "gpu_gil",

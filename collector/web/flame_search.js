@@ -3,7 +3,7 @@
 
 import { byId } from "./element.js";
 import { searchSentence, stepSentence } from "./flame_notes.js";
-import { frameKey } from "./frame_key.js";
+import { findFrame, frameKey } from "./frame_key.js";
 import { frameMatcher } from "./frame_search.js";
 
 const WIDE = 3;	       // px; a narrower match is zoomed to
@@ -77,7 +77,7 @@ export class FlameSearch {
 	#place(text) {
 		const count = this.#found?.count ?? 0;
 		const kept = this.keptKey && text === this.#shownFor && count > 0 ?
-			this.#found.nodes.findIndex((node) => frameKey(this.#tree, node) === this.keptKey) : -1;
+			this.#found.nodes.indexOf(findFrame(this.#tree, this.keptKey)) : -1;
 
 		this.keptKey = "";
 		this.#at = count === 0 ? -1 : Math.max(kept, 0);

@@ -217,6 +217,15 @@ def test_keys_step_through_matches(fake, open_page):
     assert page.text("#flame-focus").startswith("spin_inner, Native")
 
 
+def test_a_refresh_keeps_the_match(fake, open_page):
+    page = open_page(address(fake.url, nodes=131072, search="spin_"))
+    page.press("n")
+    asked = len(fake.server.requests)
+    page.press("l")  # live: refreshes at once
+    page.settle()
+    assert len([r for r in fake.server.requests[asked:] if "/merge" in r]) == 1 and page.text("#search-place").startswith("2 of 3")
+
+
 def test_step_zooms_to_a_match_too_small_to_see(fake, open_page):
     page = open_page(address(fake.url, nodes=131072, search="/_hash_search$|^hash_search$/"))
     count = int(re.search(r"of ([\d,]+)", page.text("#search-place"))[1].replace(",", ""))
