@@ -6,6 +6,7 @@ import { formatBytes, formatCount, formatDuration, formatNumber, formatTime } fr
 import { valueMeaning, valueTitle } from "./label_value.js";
 import { pagePanel } from "./page_panel.js";
 import { fetchFleet } from "./queries.js";
+import { coveredMs } from "./time_range.js";
 
 const ROWS_MAX = 300; // those with problems come first; the caption counts the rest
 const DROPS_MAX = 30;
@@ -24,17 +25,16 @@ export function mountFleet(root, { connection }) {
  * overhead; null: unknown), `drops`, `shedding` (knobs active in the newest data) and `problems`, in words.
  */
 export function judge({ agents, overhead, drops, shedding, now_ns }, range, stored) {
-	const until_ms = Math.min(range.to_ms, stored.newest_ms || range.to_ms);
+	const span_ms = coveredMs(range, stored);
 	const versions = countOf(agents.map((agent) => agent.version));
 	const usual = versions[0]?.[0];
 	const costOf = new Map(overhead.series.map((s) => [s.group, s.total]));
 	const dropsOf = sumBy(drops.series, (labels) => labels.node);
 	const shed = activeKnobs(shedding);
 	const judged = agents.map((agent) => {
-		const from_ms = Math.max(range.from_ms, stored.oldest_ms || 0, agent.first_ns / 1e6);
 		const cost = costOf.get(agent.node);
 		const one = { ...agent, age_ns: Math.max(0, now_ns - agent.last_ns), drops: dropsOf.get(agent.node) ?? 0,
-			      cores: cost !== undefined && until_ms > from_ms ? cost / 1e6 / (until_ms - from_ms) : null,
+			      cores: cost !== undefined && span_ms > 0 ? cost / 1e6 / span_ms : null,
 			      shedding: shed.get(agent.node) ?? [] };
 		const problems = [one.state === "silent" && `silent for ${ageText(one.age_ns)}`,
 				  one.drops > 0 && "drops data", one.shedding.length > 0 && "sheds load",
@@ -135,7 +135,7 @@ function agentPanel({ agents }) {
 }
 
 function agentRow(agent) {
-	const state = element("td", "", element("span", `chip ${agent.state === "sending" ? "good" : "bad"}`, agent.state));
+	const state = element("td", "", element("span", `state-chip ${agent.state === "sending" ? "good" : "bad"}`, agent.state));
 	const cell = (text, kind = "number") => element("td", kind, text);
 	const sheds = cell(agent.shedding.map((knob) => valueTitle("knob", knob)).join(", ") || "–", "wide");
 	const row = element("tr", "", cell(agent.node || "(no node)", "name"), state, cell(`${ageText(agent.age_ns)} ago`),

@@ -394,13 +394,14 @@ class Api:
                 "damaged_partitions": 0, "now_ns": int(now * 1e9)}
 
     def agents(self, params):
-        """One agent a node; that of db-1 has been silent for ten minutes, that of gpu-b7 is older than the others."""
+        """One agent a node; that of db-1 has been silent for ten minutes, that of gpu-b7 is older than the others. The collector knows
+        them since its start, a minute ago."""
         now_ns = int(time.time() * 1e9)
         nodes = sorted({node for _, nodes, *_ in self.data.services.values() for node in nodes})
         silent_ns = {"db-1": 600 * 10**9}
         agents = [] if self.data.empty else [
             {"agent": f"{at:032x}", "node": node, "tenant": "", "version": "0.0.9" if node == "gpu-b7" else "0.1.0",
-             "state": "silent" if node in silent_ns else "sending", "first_ns": now_ns - 7200 * 10**9,
+             "state": "silent" if node in silent_ns else "sending", "first_ns": now_ns - 60 * 10**9,
              "last_ns": now_ns - silent_ns.get(node, 10**9), "batches": 1440 - at, "samples": 2_600_000 - at} for at, node in enumerate(nodes)]
         return {"agents": agents, "now_ns": now_ns}
 
