@@ -26,7 +26,12 @@ enum profile_field {
 	PROFILE_FIELDS = 15,
 };
 
-enum { TEXT_BYTES = PROFILE_TYPE_PART_BYTES, DENSE_PER_ITEM = 8, DENSE_MIN = 4096 };
+enum {
+	TEXT_BYTES = PROFILE_TYPE_PART_BYTES,
+	DENSE_PER_ITEM = 8,
+	DENSE_MIN = 4096,
+	RESERVED_MAX = 32 * 1024
+};
 
 #define NONE UINT32_MAX
 
@@ -54,7 +59,6 @@ struct mapping {
 struct place {
 	uint64_t id;
 	struct wire_text bytes;
-	uint32_t location; // of the importer's profile; NONE: not used yet
 };
 
 struct value_type {
@@ -81,6 +85,7 @@ struct pprof {
 	struct function *functions;
 	struct mapping *mappings;
 	struct place *places;
+	uint32_t *locations; // by place: of the importer's profile; NONE: not used yet
 	struct id_index function_index, mapping_index, place_index;
 	struct value_type types[IMPORT_TYPES_MAX];
 	uint32_t type_count;
@@ -109,6 +114,7 @@ static void pprof_deinit(struct pprof *pprof)
 	free(pprof->functions);
 	free(pprof->mappings);
 	free(pprof->places);
+	free(pprof->locations);
 	free(pprof->groups);
 	free(pprof->pairs);
 	free(pprof->series);
@@ -220,12 +226,14 @@ static int allocate(struct pprof *pprof)
 		{ &pprof->functions, pprof->counts[PROFILE_FUNCTION], sizeof(*pprof->functions) },
 		{ &pprof->mappings, pprof->counts[PROFILE_MAPPING], sizeof(*pprof->mappings) },
 		{ &pprof->places, pprof->counts[PROFILE_LOCATION], sizeof(*pprof->places) },
+		{ &pprof->locations, pprof->counts[PROFILE_LOCATION], sizeof(*pprof->locations) },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
 		if (array_allocate(wanted[i].array, wanted[i].count, wanted[i].size))
 			return out_of(pprof, -ENOMEM, "tables");
 	memset(pprof->numbers, 0xff, pprof->counts[PROFILE_STRING] * sizeof(*pprof->numbers));
+	memset(pprof->locations, 0xff, pprof->counts[PROFILE_LOCATION] * sizeof(*pprof->locations));
 	return 0;
 }
 
@@ -246,7 +254,6 @@ static bool read_place(const struct wire_field *message, struct place *ret_place
 	uint64_t values[2] = { 0 };
 
 	ret_place->bytes = wire_string(message);
-	ret_place->location = NONE;
 	if (!read_numbers(message, values, ARRAY_SIZE(values)))
 		return false;
 	ret_place->id = values[1];
@@ -456,8 +463,9 @@ static bool ends_in_py(const struct profile *profile, uint32_t file)
 	return size > 3 && strcmp(text + size - 3, ".py") == 0;
 }
 
-static int add_place(struct pprof *pprof, struct place *place)
+static int add_place(struct pprof *pprof, uint32_t at)
 {
+	const struct place *place = &pprof->places[at];
 	struct reader reader = wire_reader(place->bytes.at, place->bytes.size);
 	struct location frame = { .kind = FRAME_KIND_UNKNOWN };
 	struct line lines[LOCATION_LINES_MAX];
@@ -486,7 +494,7 @@ static int add_place(struct pprof *pprof, struct place *place)
 		frame.kind = FRAME_KIND_PYTHON;
 	else if (frame.module || frame.build_id)
 		frame.kind = FRAME_KIND_NATIVE;
-	rc = import_frame(pprof->importer, &frame, lines, count, &place->location);
+	rc = import_frame(pprof->importer, &frame, lines, count, &pprof->locations[at]);
 	return rc ? out_of(pprof, rc, "locations") : 0;
 }
 
@@ -607,30 +615,48 @@ struct sample_fields {
 	uint32_t pair_count;
 };
 
+static int add_frame(struct pprof *pprof, uint64_t id, struct sample_fields *sample)
+{
+	uint32_t at = find_id(&pprof->place_index, id);
+
+	if (at == NONE)
+		return error_set(pprof->err, -EBADMSG,
+				 "pprof: sample.location_id: %llu is no location's id",
+				 (unsigned long long)id);
+	if (sample->location_count++ >= STACK_FRAMES_MAX)
+		return 0;
+	if (pprof->locations[at] == NONE) {
+		int rc = add_place(pprof, at);
+		if (rc)
+			return rc;
+	}
+	sample->locations[sample->location_count - 1] = pprof->locations[at];
+	return 0;
+}
+
+/** Most of a profile is this: ids of one or two bytes, of locations that are known. */
 static int read_locations(struct pprof *pprof, const struct wire_field *field,
 			  struct sample_fields *sample)
 {
 	struct reader reader = wire_message(field);
-	bool is_first = true;
-	uint64_t id;
+	int rc = 0;
 
-	while (wire_next_number(field, &reader, &is_first, &id)) {
-		uint32_t at = find_id(&pprof->place_index, id);
+	if (field->type == WIRE_VARINT)
+		return add_frame(pprof, field->value, sample);
+	while (!rc && !reader.failed && reader.at < reader.end) {
+		uint64_t id = *reader.at;
 
-		if (at == NONE)
-			return error_set(pprof->err, -EBADMSG,
-					 "pprof: sample.location_id: %llu is no location's id",
-					 (unsigned long long)id);
-		if (sample->location_count++ >= STACK_FRAMES_MAX)
-			continue;
-		if (pprof->places[at].location == NONE) {
-			int rc = add_place(pprof, &pprof->places[at]);
-			if (rc)
-				return rc;
+		if (id < 0x80) {
+			reader.at++;
+		} else if (reader.end - reader.at > 1 && reader.at[1] < 0x80) {
+			id = (id & 0x7f) | (uint64_t)reader.at[1] << 7;
+			reader.at += 2;
+		} else {
+			id = reader_varint(&reader);
 		}
-		sample->locations[sample->location_count - 1] = pprof->places[at].location;
+		rc = reader.failed ? 0 : add_frame(pprof, id, sample);
 	}
-	return reader.failed ? malformed(pprof, "sample.location_id") : 0;
+	return !rc && reader.failed ? malformed(pprof, "sample.location_id") : rc;
 }
 
 static int read_values(struct pprof *pprof, const struct wire_field *field,
@@ -717,6 +743,22 @@ static int add_sample(struct pprof *pprof, const struct sample_fields *sample)
 	return rc;
 }
 
+static uint32_t at_most(uint64_t number, uint32_t limit)
+{
+	return number < limit ? (uint32_t)number : limit;
+}
+
+/** Room for all samples of usual profiles at once; larger ones make theirs as they are read. */
+static int reserve(struct pprof *pprof)
+{
+	uint32_t samples = pprof->counts[PROFILE_SAMPLE];
+	uint64_t rows = (uint64_t)samples * pprof->type_count * pprof->time.part_count;
+	int rc = profile_reserve(pprof->importer->profile, at_most(samples, RESERVED_MAX),
+				 at_most(rows, RESERVED_MAX));
+
+	return rc ? out_of(pprof, rc, "samples") : 0;
+}
+
 static int read_samples(struct pprof *pprof, const void *bytes, size_t size)
 {
 	struct reader reader = wire_reader(bytes, size);
@@ -725,6 +767,8 @@ static int read_samples(struct pprof *pprof, const void *bytes, size_t size)
 	uint32_t group;
 	int rc = find_group(pprof, (struct group_key){ NULL, 0 }, &group);
 
+	if (!rc)
+		rc = reserve(pprof);
 	while (!rc && wire_next(&reader, &field)) {
 		if (field.number != PROFILE_SAMPLE)
 			continue;

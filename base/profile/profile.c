@@ -58,6 +58,17 @@ const char *profile_string(const struct profile *profile, uint32_t number)
 	return string_table_get(&profile->strings, number);
 }
 
+int profile_reserve(struct profile *profile, uint32_t stacks, uint32_t samples)
+{
+	int rc = array_reserve(&profile->stacks, sizeof(*profile->stacks), &profile->stack_capacity,
+			       profile->stack_count, stacks, PROFILE_STACKS_MAX);
+
+	return rc ? rc
+		  : array_reserve(&profile->samples, sizeof(*profile->samples),
+				  &profile->sample_capacity, profile->sample_count, samples,
+				  PROFILE_SAMPLES_MAX);
+}
+
 // ---- locations ------------------------------------------------------------------------------
 
 static bool location_has_id(const void *context, uint32_t item, const void *key)

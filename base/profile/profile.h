@@ -98,6 +98,9 @@ struct profile *profile_new(uint64_t slot_ns);
 void profile_free(struct profile *profile);
 void profile_freep(struct profile **profile);
 
+/** Make room for so many more stacks and samples. Returns 0; -ENOMEM; -E2BIG at their limits. */
+int profile_reserve(struct profile *profile, uint32_t stacks, uint32_t samples);
+
 /**
  * The number of @string in the profile's table. Returns 0, -ENOMEM or -E2BIG.
  */

@@ -3,6 +3,7 @@
 // of hashes of strings, so that every host computes the same and no concatenation is ambiguous.
 #include "base/profile/profile.h"
 
+#include <endian.h>
 #include <string.h>
 
 // The first byte of each record, so that no identity of one sort equals one of another.
@@ -44,6 +45,14 @@ struct id128 location_id_of_line(enum frame_kind kind, const char *name, const c
 	return id128_of(record, sizeof(record));
 }
 
+/** As id128_encode(), for loops over a stack's frames. */
+static inline void encode_id(struct id128 id, uint8_t *bytes)
+{
+	const uint64_t words[] = { htobe64(id.high), htobe64(id.low) };
+
+	memcpy(bytes, words, sizeof(words));
+}
+
 struct id128 stack_id_of(const struct id128 *location_ids, uint32_t count, enum stack_end end)
 {
 	uint8_t record[2 + STACK_FRAMES_MAX * ID128_BYTES];
@@ -52,7 +61,7 @@ struct id128 stack_id_of(const struct id128 *location_ids, uint32_t count, enum 
 	record[0] = IDENTITY_STACK;
 	record[1] = (uint8_t)end;
 	for (uint32_t i = 0; i < count && i < STACK_FRAMES_MAX; i++, size += ID128_BYTES)
-		id128_encode(location_ids[i], record + size);
+		encode_id(location_ids[i], record + size);
 	return id128_of(record, size);
 }
 
