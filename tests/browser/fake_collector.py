@@ -783,8 +783,7 @@ class Handler(BaseHTTPRequestHandler):
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
         routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "callers": api.callers, "top": api.top, "series": api.time_series,
                   "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "spikes": api.spikes,
-                  "heatmap": api.heatmap, "services": api.list_services}
-                  "diff": api.diff, "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "heatmap": api.heatmap}
+                  "heatmap": api.heatmap, "services": api.list_services, "diff": api.diff}
         if values:
             answer = api.label_values(values[1], params)
         elif path in routes:
