@@ -23,7 +23,8 @@ LINKS = {  # how a program is linked: (compile, link)
 }
 FRAME_POINTERS = {"fp": "-fno-omit-frame-pointer", "nofp": "-fomit-frame-pointer"}
 LINKERS = {"lld": "ld.lld", "mold": "mold"}
-COMPILERS = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++"), "musl": ("musl-gcc", None)}
+COMPILERS = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++"), "musl": ("musl-gcc", None),
+             "aarch64": ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++")}
 
 
 class Build:

@@ -201,7 +201,7 @@ static NOINLINE void burn_in_handler(struct walk *walk)
 
 	while (thread_cpu_ns() < end)
 		for (int i = 0; i < 1000; i++)
-			__asm__ volatile("imul $3, %0, %0" : "+r"(number));
+			TRIPLE(number);
 }
 
 static NOINLINE void on_timer(int number)

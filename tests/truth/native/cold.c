@@ -33,7 +33,7 @@ static NOINLINE void burn_cold(void)
 	madvise((void *)from, limit - from, MADV_DONTNEED);
 	while (thread_cpu_ns() < end)
 		for (int i = 0; i < 1000; i++)
-			__asm__ volatile("imul $3, %0, %0" : "+r"(number));
+			TRIPLE(number);
 }
 
 static NOINLINE void descend(int depth)

@@ -25,7 +25,7 @@ static NOINLINE void burn_a_turn(void)
 
 	while (thread_cpu_ns() < end)
 		for (int i = 0; i < 1000; i++)
-			__asm__ volatile("imul $3, %0, %0" : "+r"(number));
+			TRIPLE(number);
 }
 
 static char *new_stack(void)

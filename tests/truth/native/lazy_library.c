@@ -16,7 +16,7 @@ static NOINLINE void burn_in_resolver(void)
 
 	while (thread_cpu_ns() < end)
 		for (int i = 0; i < 1000; i++)
-			__asm__ volatile("imul $3, %0, %0" : "+r"(number));
+			TRIPLE(number);
 }
 
 /* The linker runs it when the function is first called. */

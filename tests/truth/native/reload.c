@@ -17,8 +17,7 @@ static NOINLINE void burn_turn(struct walk *walk)
 {
 	uint64_t number = 1;
 
-	BURN(walk, for (int i = 0; i < 1000; i++) __asm__ volatile("imul $3, %0, %0"
-								   : "+r"(number)));
+	BURN(walk, for (int i = 0; i < 1000; i++) TRIPLE(number));
 }
 
 static NOINLINE int run_turn(struct walk *walk, const char *path, void **ret_address)

@@ -223,15 +223,10 @@ static NOINLINE void step_signal_stack(struct walk *walk)
 {
 	struct sigaction action = { .sa_sigaction = on_signal_stack,
 				    .sa_flags = SA_NODEFER | SA_ONSTACK | SA_SIGINFO };
-	long rc;
 
 	sigaction(SIGUSR2, &action, NULL);
 	// Delivered as this very call returns: the interrupted instruction is ours.
-	__asm__ volatile("syscall"
-			 : "=a"(rc)
-			 : "0"(SYS_tgkill), "D"(getpid()), "S"(syscall(SYS_gettid)), "d"(SIGUSR2)
-			 : "rcx", "r11", "memory");
-	walk->sink = (uint64_t)rc;
+	walk->sink = (uint64_t)bare_call(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGUSR2);
 }
 
 const struct step c_steps[] = {

@@ -73,19 +73,42 @@ ALWAYS_INLINE uint64_t random_below(uint64_t *state, uint64_t limit)
 	return next_random(state) % limit;
 }
 
-/* By a bare system call: a leaf must stay a leaf. */
-ALWAYS_INLINE uint64_t thread_cpu_ns(void)
+/* A bare system call: a leaf must stay a leaf. */
+ALWAYS_INLINE long bare_call(long number, long first, long second, long third)
 {
-	struct timespec now = { 0, 0 };
+#ifdef __aarch64__
+	register long x8 __asm__("x8") = number;
+	register long x0 __asm__("x0") = first;
+	register long x1 __asm__("x1") = second;
+	register long x2 __asm__("x2") = third;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+	return x0;
+#else
 	long rc;
 
 	__asm__ volatile("syscall"
 			 : "=a"(rc)
-			 : "0"(SYS_clock_gettime), "D"(CLOCK_THREAD_CPUTIME_ID), "S"(&now)
+			 : "0"(number), "D"(first), "S"(second), "d"(third)
 			 : "rcx", "r11", "memory");
-	(void)rc;
+	return rc;
+#endif
+}
+
+ALWAYS_INLINE uint64_t thread_cpu_ns(void)
+{
+	struct timespec now = { 0, 0 };
+
+	(void)bare_call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now, 0);
 	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
+
+/* One instruction that a compiler cannot remove. */
+#ifdef __aarch64__
+#define TRIPLE(number) __asm__ volatile("add %0, %0, %0, lsl #1" : "+r"(number))
+#else
+#define TRIPLE(number) __asm__ volatile("imul $3, %0, %0" : "+r"(number))
+#endif
 
 /* Repeat a statement until the leaf has used up its time. */
 #define BURN(walk, ...)                                           \
