@@ -163,15 +163,17 @@ static bool find_saved(uint16_t machine, const struct cfi_saved *saved, const st
 	return false;
 }
 
-/* On aarch64 a large frame has the return address far from the CFA, but close to the frame pointer. */
-static bool move_to_frame_pointer(uint16_t machine, const struct cfi_value *cfa,
-				  enum saved_rule *rule, int64_t *offset)
+/* On aarch64 a large frame has the return address far from the CFA, but close to the frame pointer, or to sp. */
+static bool move_to_register(uint16_t machine, const struct cfi_value *cfa, enum saved_rule *rule,
+			     int64_t *offset)
 {
+	bool is_sp = machine == EM_AARCH64 && cfa->base == ARM64_REGISTER_SP;
+
 	if (*rule != SAVED_AT_CFA || cfa->kind != CFI_VALUE_REGISTER ||
-	    cfa->base != frame_pointer_of(machine) ||
+	    (!is_sp && cfa->base != frame_pointer_of(machine)) ||
 	    __builtin_add_overflow(*offset, cfa->offset, offset))
 		return false;
-	*rule = SAVED_AT_FP;
+	*rule = is_sp ? SAVED_AT_SP : SAVED_AT_FP;
 	return fits_16(*offset);
 }
 
@@ -190,7 +192,7 @@ static bool set_return(const struct cfi_common *common, const struct cfi_state *
 		saved = SAVED_IN_REGISTER;
 		offset = common->return_register;
 	}
-	if (!fits_16(offset) && !move_to_frame_pointer(machine, cfa, &saved, &offset))
+	if (!fits_16(offset) && !move_to_register(machine, cfa, &saved, &offset))
 		return false;
 	rule->saved |= (uint8_t)(saved << 4);
 	rule->return_offset = (int16_t)offset;

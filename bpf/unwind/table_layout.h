@@ -50,6 +50,7 @@ enum saved_rule {
 	SAVED_AT_FP = 2,       // in memory at the frame pointer register + offset
 	SAVED_UNDEFINED = 3,   // lost; for the return address: as CFA_END
 	SAVED_IN_REGISTER = 4, // in register number `offset`, as vfork()'s return address
+	SAVED_AT_SP = 5, // in memory at sp + offset: large frames of aarch64, whose CFA is far away
 };
 
 #define RULE_PYTHON_EVAL    1  // code of the interpreter loop

@@ -253,6 +253,11 @@ UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cf
 	case SAVED_AT_FP:
 		address = unwind->registers[REGISTER_FP];
 		break;
+#ifdef __TARGET_ARCH_arm64
+	case SAVED_AT_SP:
+		address = unwind->registers[REGISTER_SP];
+		break;
+#endif
 	case SAVED_AT_CFA:
 		break;
 	case SAVED_IN_REGISTER:

@@ -33,6 +33,9 @@ static void print_saved(const char *name, int rule, int offset)
 	case SAVED_UNDEFINED:
 		printf(" %s=lost", name);
 		return;
+	case SAVED_AT_SP:
+		printf(" %s=sp%+d", name, offset);
+		return;
 	case SAVED_IN_REGISTER:
 		printf(" %s=r%d", name, offset);
 		return;

@@ -270,9 +270,10 @@ def return_of(machine, expressions, address, function, row, cfa_place):
     if saved == "same" and machine == EM_X86_64:
         raise Unsupported("return address in itself")
     if saved.startswith("cfa") and not -0x8000 <= int(saved[3:]) < 0x8000:
-        if not cfa_place or cfa_place[0] != FP[machine]:
+        names = {FP[machine]: "fp", **({31: "sp"} if machine == EM_AARCH64 else {})}
+        if not cfa_place or cfa_place[0] not in names:
             raise Unsupported("return address too far from the CFA")
-        saved = f"fp{int(saved[3:]) + cfa_place[1]:+d}"
+        saved = f"{names[cfa_place[0]]}{int(saved[3:]) + cfa_place[1]:+d}"
     return saved
 
 

@@ -114,7 +114,7 @@ static void check_rules(const struct unwind_table *table)
 		const struct unwind_rule *rule = &table->rules[i];
 
 		if (rule->cfa > CFA_UNSUPPORTED || rule->cfa_register >= UNWIND_REGISTERS ||
-		    (rule->saved & 15) > SAVED_IN_REGISTER || rule->saved >> 4 > SAVED_IN_REGISTER)
+		    (rule->saved & 15) > SAVED_AT_SP || rule->saved >> 4 > SAVED_AT_SP)
 			abort();
 		for (uint32_t other = 0; other < i; other++) {
 			if (memcmp(rule, &table->rules[other], sizeof(*rule)) == 0)

@@ -129,7 +129,8 @@ static uint64_t draw_word(uint32_t at)
 static void draw_rules(void)
 {
 	static const uint8_t saved[] = { SAVED_AT_CFA << 4, SAVED_AT_CFA << 4 | SAVED_AT_CFA,
-					 SAVED_AT_CFA << 4 | SAVED_AT_FP, SAVED_IN_REGISTER << 4 };
+					 SAVED_AT_CFA << 4 | SAVED_AT_FP, SAVED_IN_REGISTER << 4,
+					 SAVED_AT_SP << 4 };
 
 	for (uint32_t i = 0; i < RULES; i++)
 		given.rules[i] = (struct unwind_rule){

@@ -25,6 +25,9 @@ static inline void saved_text(char *text, size_t size, int rule, int offset)
 	case SAVED_AT_FP:
 		snprintf(text, size, "f%+d", offset);
 		return;
+	case SAVED_AT_SP:
+		snprintf(text, size, "s%+d", offset);
+		return;
 	case SAVED_IN_REGISTER:
 		snprintf(text, size, "r%d", offset);
 		return;
