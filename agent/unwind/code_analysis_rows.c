@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "agent/unwind/analysis/arm64_analysis.h"
 #include "agent/unwind/analysis/code_analysis.h"
 
 /* noreturn functions of C libraries, called at the end of functions. */
@@ -80,8 +81,6 @@ int function_starts_read(const struct elf_symbols *symbols, const struct code_ex
 	};
 
 	*ret_starts = (struct function_starts){ 0 };
-	if (symbols->elf->header.e_machine != EM_X86_64)
-		return 0;
 	elf_symbols_each_unnamed(symbols, add_start, &reading);
 	if (ret_starts->count)
 		qsort(ret_starts->starts, ret_starts->count, sizeof(*ret_starts->starts),
@@ -216,6 +215,41 @@ static void write_rows(struct code_analysis *analysis, struct writer *writer)
 	code_analysis_each(analysis, take_rule, writer);
 	put(writer, writer->size);
 	code_analysis_close(analysis);
+}
+
+/* Offsets of the functions that begin in the code. */
+static int entries_in(const struct function_starts *starts, uint64_t address, size_t size,
+		      uint32_t **ret_entries, uint32_t *ret_count)
+{
+	uint32_t *entries = malloc((starts->count + 1) * sizeof(*entries)), count = 0;
+
+	if (!entries)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < starts->count; i++)
+		if (starts->starts[i].address - address < size)
+			entries[count++] = (uint32_t)(starts->starts[i].address - address);
+	*ret_entries = entries;
+	*ret_count = count;
+	return 0;
+}
+
+int code_analysis_rows_add_arm64(const struct function_starts *starts, uint64_t address,
+				 const uint8_t *code, size_t size, uint32_t first_covered,
+				 uint32_t covered_limit, struct unwind_rows *rows)
+{
+	struct writer writer = { .rows = rows, .address = address, .size = size };
+	_cleanup_free_ uint32_t *entries = NULL;
+	uint32_t count;
+	int rc = entries_in(starts, address, size, &entries, &count);
+
+	if (rc)
+		return rc;
+	find_covered(rows, address, address + size, first_covered, covered_limit, &writer.covered);
+	rc = arm64_analysis_each(code, size, entries, count, take_rule, &writer);
+	if (rc)
+		return rc == -E2BIG ? 0 : rc;
+	put(&writer, size);
+	return 0;
 }
 
 int code_analysis_rows_add(const struct function_starts *starts, uint64_t address,

@@ -39,8 +39,7 @@ struct function_starts {
 };
 
 /**
- * Functions named by @symbols within the sorted, disjoint @extents; none in files of other machines than x86-64. Returns
- * 0 or -ENOMEM; what is unreadable is left out. Free them with function_starts_deinit().
+ * Functions named by @symbols within the sorted, disjoint @extents. Returns 0 or -ENOMEM; what is unreadable is left out. Free them with function_starts_deinit().
  */
 int function_starts_read(const struct elf_symbols *symbols, const struct code_extent *extents,
 			 uint32_t count, struct function_starts *ret_starts);
@@ -54,6 +53,11 @@ void function_starts_deinit(struct function_starts *starts);
 int code_analysis_rows_add(const struct function_starts *starts, uint64_t address,
 			   const uint8_t *code, size_t size, uint32_t first_covered,
 			   uint32_t covered_limit, struct unwind_rows *rows);
+
+/** The same of aarch64 code, which shows itself where functions begin: @starts may have none. */
+int code_analysis_rows_add_arm64(const struct function_starts *starts, uint64_t address,
+				 const uint8_t *code, size_t size, uint32_t first_covered,
+				 uint32_t covered_limit, struct unwind_rows *rows);
 
 /**
  * Add ranges to the sorted @rows for functions marked with MARK_ANALYZE that nothing covers, and for other functions

@@ -130,12 +130,10 @@ static bool begins_a_thread(const struct unwind_rows *rows, const struct unwind_
 	return unwind_rows_first(rows, range).rule == RULE_END;
 }
 
-/* The gaps of one segment. Returns as add_gap(). */
-static bool add_gaps_of(struct gap_list *list, const struct unwind_rows *rows,
-			const Elf64_Phdr *load)
+/* The gaps of one segment or section. Returns as add_gap(). */
+static bool add_gaps_of(struct gap_list *list, const struct unwind_rows *rows, uint64_t at,
+			uint64_t limit)
 {
-	uint64_t at = load->p_vaddr, limit = load->p_vaddr + load->p_filesz;
-
 	for (uint32_t i = unwind_rows_find(rows, at); i < rows->sorted_count && at < limit; i++) {
 		const struct unwind_range *range = &rows->ranges[i];
 
@@ -150,18 +148,62 @@ static bool add_gaps_of(struct gap_list *list, const struct unwind_rows *rows,
 	return add_gap(list, at, limit, SCANNED_GAP_BYTES_MIN);
 }
 
-/* Returns 0; -E2BIG as above; -ENOMEM. */
-static int find_gaps(const struct elf *elf, const struct unwind_rows *rows,
-		     struct gap_list *ret_list)
+static bool is_code(const struct elf *elf, const Elf64_Shdr *section)
 {
-	ret_list->gaps = malloc(SCANNED_GAPS_MAX * sizeof(*ret_list->gaps));
-	if (!ret_list->gaps)
-		return -ENOMEM;
+	const Elf64_Phdr *load = elf_find_code(elf, section->sh_addr);
+
+	return section->sh_type == SHT_PROGBITS && (section->sh_flags & SHF_EXECINSTR) && load &&
+	       section->sh_size <= load->p_vaddr + load->p_filesz - section->sh_addr;
+}
+
+/* The gaps of sections with code, in order. Returns -ENOENT if none has any; else as find_gaps(). */
+static int find_gaps_of_sections(const struct elf *elf, const struct unwind_rows *rows,
+				 struct gap_list *list)
+{
+	_cleanup_free_ Elf64_Shdr *sections = NULL;
+	uint64_t end = 0;
+	uint32_t count;
+	int rc = elf_read_sections(elf, &sections, &count);
+
+	if (rc)
+		return rc == -ENOMEM ? rc : -ENOENT;
+	for (uint32_t i = 0; i < count; i++) {
+		const Elf64_Shdr *section = &sections[i];
+
+		if (!is_code(elf, section) || section->sh_addr < end)
+			continue;
+		end = section->sh_addr + section->sh_size;
+		if (!add_gaps_of(list, rows, section->sh_addr, end))
+			return -E2BIG;
+	}
+	return end ? 0 : -ENOENT;
+}
+
+static int find_gaps_of_segments(const struct elf *elf, const struct unwind_rows *rows,
+				 struct gap_list *list)
+{
 	for (uint32_t i = 0; i < elf->load_count; i++) {
-		if ((elf->loads[i].p_flags & PF_X) && !add_gaps_of(ret_list, rows, &elf->loads[i]))
+		const Elf64_Phdr *load = &elf->loads[i];
+
+		if ((load->p_flags & PF_X) &&
+		    !add_gaps_of(list, rows, load->p_vaddr, load->p_vaddr + load->p_filesz))
 			return -E2BIG;
 	}
 	return 0;
+}
+
+/* Returns 0; -E2BIG as above; -ENOMEM. On aarch64 linkers put read-only data into the segment of the code. */
+static int find_gaps(const struct elf *elf, const struct unwind_rows *rows,
+		     struct gap_list *ret_list)
+{
+	int rc = -ENOENT;
+
+	ret_list->gaps = malloc(SCANNED_GAPS_MAX * sizeof(*ret_list->gaps));
+	if (!ret_list->gaps)
+		return -ENOMEM;
+	if (elf->header.e_machine == EM_AARCH64)
+		rc = find_gaps_of_sections(elf, rows, ret_list);
+	return rc == -ENOENT ? find_gaps_of_segments(elf, rows, ret_list) : rc;
 }
 
 /* The pattern is @at bytes into a gap. */
@@ -220,8 +262,8 @@ static int read_starts(const struct elf *elf, const struct gap_list *list,
 	int rc = elf_symbols_init(&symbols, elf);
 	if (!rc)
 		rc = function_starts_read(&symbols, list->gaps, list->count, ret_starts);
-	if (rc == -ENOMEM || ret_starts->count)
-		return rc;
+	if (rc == -ENOMEM || ret_starts->count || elf->header.e_machine != EM_X86_64)
+		return rc == -ENOMEM ? rc : 0;
 	return code_pointers_read(elf, list->gaps, list->count, ret_starts);
 }
 
@@ -278,6 +320,9 @@ static int describe_gaps(const struct elf *elf, struct gap_list *list, uint8_t *
 {
 	_cleanup_(function_starts_deinit) struct function_starts starts = { 0 };
 	uint32_t first_match = rows->range_count, match_limit;
+	__typeof__(code_analysis_rows_add) *add_rows = elf->header.e_machine == EM_AARCH64
+							       ? code_analysis_rows_add_arm64
+							       : code_analysis_rows_add;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < list->count && !rc; i++) {
@@ -297,9 +342,8 @@ static int describe_gaps(const struct elf *elf, struct gap_list *list, uint8_t *
 
 		rc = read_gap(elf, gap, bytes);
 		if (!rc)
-			rc = code_analysis_rows_add(&starts, gap->start, bytes,
-						    gap->limit - gap->start, first_match,
-						    match_limit, rows);
+			rc = add_rows(&starts, gap->start, bytes, gap->limit - gap->start,
+				      first_match, match_limit, rows);
 	}
 	return rc;
 }
