@@ -550,20 +550,22 @@ test-libcuda: packages $(call unit_programs,probe_site gpu_probes) ## sites and 
 			$$test || exit 1; \
 	done
 
-# Tests that need nothing of the kernel: an emulated program has this machine's.
+# Programs for another machine are linked with its libraries, unpacked below build/.
 AARCH64 := $(BUILD)/aarch64
-AARCH64_ROOT := $(AARCH64)/libraries/root
-AARCH64_TESTS := unwind unwind_search stack_hash unwind_arm64 self_unwind unwind_table_build cfi unwind_synthesis unwind_rules cfi_program elf build_id symbol_table
+AARCH64_ROOT := $(abspath $(AARCH64))/root
+aarch64 = $(MAKE) ARCH=aarch64 BUILD=$(AARCH64) CC='aarch64-linux-gnu-gcc --sysroot=$(AARCH64_ROOT)' \
+	  CXX='aarch64-linux-gnu-g++ --sysroot=$(AARCH64_ROOT)' ASM_INCLUDE=$(AARCH64_ROOT)/usr/include/aarch64-linux-gnu \
+	  RUN='qemu-aarch64 -L $(AARCH64_ROOT)'
+# Tests that need nothing of the kernel: an emulated program has this machine's.
+AARCH64_TESTS := unwind unwind_search stack_hash unwind_arm64 self_unwind unwind_table_build cfi unwind_synthesis unwind_rules cfi_program \
+		 arm64_analysis elf build_id symbol_table
 .PHONY: test-aarch64
-test-aarch64: packages packages-kernels ## cross-compile, and run the unwinder's unit tests under qemu
-	tests/aarch64/fetch-libraries $(AARCH64)/libraries
-	$(MAKE) ARCH=aarch64 BUILD=$(AARCH64) ASM_INCLUDE=/usr/aarch64-linux-gnu/include \
-		PROTO_LIBS="-lprotobuf-c -lz -lxxhash -lyaml" \
-		CC='aarch64-linux-gnu-gcc -idirafter $(AARCH64_ROOT)/usr/include \
-		-idirafter $(AARCH64_ROOT)/usr/include/aarch64-linux-gnu $(foreach folder,usr/lib lib,\
-		-L$(AARCH64_ROOT)/$(folder)/aarch64-linux-gnu -Wl,-rpath-link=$(AARCH64_ROOT)/$(folder)/aarch64-linux-gnu)' \
-		$(AARCH64)/lib/agent.a $(patsubst $(BUILD)/%,$(AARCH64)/%,$(call unit_programs,$(AARCH64_TESTS)))
+test-aarch64: packages packages-kernels ## cross-compile; unwinder's unit tests under qemu, stacks on Debian's arm64 kernels, emulated
+	deploy/release/make-sysroot arm64 $(AARCH64_ROOT)
+	$(aarch64) $(AARCH64)/cairn $(AARCH64)/tests/agent/bpf/test_loader \
+		$(patsubst $(BUILD)/%,$(AARCH64)/%,$(call unit_programs,$(AARCH64_TESTS)))
 	tests/aarch64/run $(AARCH64_ROOT) $(patsubst $(BUILD)/%,$(AARCH64)/%,$(call unit_programs,$(AARCH64_TESTS)))
+	BUILD=$(AARCH64) AARCH64_ROOT=$(AARCH64_ROOT) python3 -m pytest -q -s tests/aarch64
 
 .PHONY: sanitize
 sanitize: packages ## unit and end-to-end tests under ASan and UBSan
@@ -628,7 +630,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
 # What they need of agent/, collector/ and proto/: the rest, with the programs for the kernel, is not built for them.
-FUZZED := $(foreach module,bounded_json container_record container_records image_version meta_labels relabel_file relabel_rules relabel_set foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows code_pointers content_hash \
+FUZZED := $(foreach module,arm64_analysis bounded_json container_record container_records image_version meta_labels relabel_file relabel_rules relabel_set foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows code_pointers content_hash \
 	  cuda_symbols debug_file elf elf_symbols executable executable_symbols file_content file_identity file_symbols frame_states go_pclntab go_text \
 	  identity_cache jit_name jit_symbols jitdump json_parts kallsyms landing_pads mapped_file mapping mmap_events mount_device path_walk per_cpu perf_events perf_map plt pod pod_json pod_table proc \
 	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \

@@ -7,17 +7,32 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The newest package that each depends on is the kernel.
-META_PACKAGES = {"6.1": "linux-image-cloud-amd64", "6.12": "linux-image-6.12-cloud-amd64"}
+META_PACKAGES = {"6.1": "linux-image-cloud", "6.12": "linux-image-6.12-cloud"}
 
 
 def build_folder():
     return (ROOT / os.environ.get("BUILD", "build")).resolve()
 
 
-def package_of(version):
+def apt_of(architecture, folder):
+    """Options of apt for another machine's packages: its own lists, and nothing installed."""
+    if architecture == "amd64":
+        return []
+    state = folder / "apt"
+    options = {"APT::Architecture": architecture, "APT::Architectures": architecture, "Dir::State": state / "state",
+               "Dir::State::status": "/dev/null", "Dir::Cache": state / "cache", "APT::Sandbox::User": "root"}
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    if not state.exists():
+        for part in ("state/lists/partial", "cache/archives/partial"):
+            (state / part).mkdir(parents=True)
+        # Third parties may have nothing for this architecture.
+        subprocess.run(["apt-get", *words, "-q", "update"], capture_output=True, check=False)
+    return words
+
+
+def package_of(meta, apt):
     """The package that holds the kernel now."""
-    meta = META_PACKAGES[version]
-    said = subprocess.run(["apt-cache", "depends", "--important", meta], capture_output=True,
+    said = subprocess.run(["apt-cache", *apt, "depends", "--important", meta], capture_output=True,
                           text=True, check=False).stdout
     found = [line.split()[-1] for line in said.splitlines() if "linux-image-" in line
              and line.strip().startswith("Depends:")]
@@ -26,15 +41,17 @@ def package_of(version):
     return found[0]
 
 
-def fetch(version):
+def fetch(version, architecture="amd64"):
     """The kernel's file, fetched if it is not there."""
-    folder = build_folder() / "kernels" / version
+    kernels = build_folder() / "kernels"
+    folder = kernels / (version if architecture == "amd64" else f"{version}-{architecture}")
     found = sorted(folder.glob("root/boot/vmlinuz-*"))
     if found:
         return found[-1]
     folder.mkdir(parents=True, exist_ok=True)
-    package = package_of(version)
-    subprocess.run(["apt-get", "download", "-q", package], cwd=folder, check=True,
+    apt = apt_of(architecture, kernels)
+    package = package_of(f"{META_PACKAGES[version]}-{architecture}", apt)
+    subprocess.run(["apt-get", *apt, "download", "-q", package], cwd=folder, check=True,
                    capture_output=True)
     archive = next(folder.glob(f"{package}_*.deb"))
     subprocess.run(["dpkg-deb", "-x", str(archive), str(folder / "root")], check=True)

@@ -9,12 +9,53 @@ import subprocess
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-EMULATOR = "qemu-system-x86_64"
 MEMORY_MIB = 2048
 DISK_BYTES = 1 << 30  # sparse
 MERGED_FOLDERS = ("bin", "lib", "lib64")
 
 Job = collections.namedtuple("Job", "words status output")
+
+
+class Architecture:
+    """What a machine is emulated by, and where its programs and libraries are here: below @root."""
+
+    def __init__(self, name, emulator, arguments, console, tools="", root="/"):
+        self.name, self.emulator, self.arguments, self.console = name, emulator, arguments, console
+        self.tools = tools  # what the compiler's name begins with
+        self.root = pathlib.Path(root)
+
+    def place(self, path):
+        """Of a file there, here."""
+        return self.root / str(path).lstrip("/")
+
+    def libraries_of(self, program):
+        """{path there: path here} of the shared libraries that an executable or library needs, and of the loader."""
+        if self.root == pathlib.Path("/"):
+            listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+            return {path: path for path in re.findall(r"(/\S+) \(0x", listed)}
+        found, left = {}, [program]
+        while left:
+            listed = subprocess.run(["readelf", "-dlW", left.pop()], capture_output=True, text=True, check=True).stdout
+            names = re.findall(r"\(NEEDED\).*\[(.*)\]", listed) + re.findall(r"program interpreter: (\S+)\]", listed)
+            for name in names:
+                path = next(path for path in self._candidates(name) if self.place(path).exists())
+                if path not in found:
+                    found[path] = str(self.place(path))
+                    left.append(found[path])
+        return found
+
+    def _candidates(self, name):
+        return [name] if name.startswith("/") else [f"{folder}/{self.name}-linux-gnu/{name}" for folder in ("/lib", "/usr/lib")]
+
+
+X86_64 = Architecture("x86_64", "qemu-system-x86_64", ["-cpu", "max"], "ttyS0")
+
+
+def aarch64(root):
+    """Its pointer authentication is qemu's own: the processors' takes most of an emulator's time. Its clocks count instructions, 2 ns
+    each: budgets of CPU time hold however busy this machine is."""
+    return Architecture("aarch64", "qemu-system-aarch64", ["-machine", "virt", "-cpu", "max,pauth-impdef=on", "-icount", "shift=1,sleep=off"],
+                        "ttyAMA0", "aarch64-linux-gnu-", root)
 
 
 def cpio_entry(name, mode, content=b""):
@@ -24,12 +65,6 @@ def cpio_entry(name, mode, content=b""):
     entry = b"070701" + "".join("%08x" % field for field in fields).encode() + path
     entry += b"\0" * (-len(entry) % 4)
     return entry + content + b"\0" * (-len(content) % 4)
-
-
-def libraries_of(program):
-    """The shared libraries that an executable or library needs; none for other files."""
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    return re.findall(r"(/\S+) \(0x", listed)
 
 
 def is_elf(path):
@@ -46,13 +81,13 @@ def merged(name):
 class Machine:
     """@kernel: a vmlinuz. @files: {path there: path here}; what they are linked with comes along."""
 
-    def __init__(self, kernel, files, cpus=2):
-        self.kernel, self.cpus = str(kernel), cpus
+    def __init__(self, kernel, files, cpus=2, architecture=X86_64):
+        self.kernel, self.cpus, self.architecture = str(kernel), cpus, architecture
         self.files = {merged(name): str(path) for name, path in files.items()}
-        self.files.setdefault(merged("/bin/true"), shutil.which("true"))
+        self.files.setdefault(merged("/bin/true"), str(architecture.place("/bin/true")))
         for path in list(self.files.values()):
             if is_elf(path):
-                self.files.update({merged(library): library for library in libraries_of(path)})
+                self.files.update({merged(name): here for name, here in architecture.libraries_of(path).items()})
         self.release = ""
 
     def _make_initramfs(self, init, jobs, path):
@@ -75,7 +110,7 @@ class Machine:
         for each that was run."""
         with tempfile.TemporaryDirectory() as folder:
             init, initramfs = os.path.join(folder, "init"), os.path.join(folder, "initramfs")
-            subprocess.run(["gcc", "-static", "-O1", "-o", init, str(HERE / "init.c")], check=True)
+            subprocess.run([f"{self.architecture.tools}gcc", "-static", "-O1", "-o", init, str(HERE / "init.c")], check=True)
             self._make_initramfs(init, jobs, initramfs)
             disk = os.path.join(folder, "disk")
             with open(disk, "wb") as file:
@@ -92,11 +127,11 @@ class Machine:
         # Each CPU in a thread of its own hung every tenth time or so: one waited for the other, which ran
         # into the same breakpoint for ever where a tracepoint's call was just being patched.
         # Time that is counted in instructions (-icount) made it ten times as slow.
-        argv = [EMULATOR, "-accel", "tcg,thread=single", "-cpu", "max", "-smp", str(self.cpus),
+        argv = [self.architecture.emulator, *self.architecture.arguments, "-accel", "tcg,thread=single", "-smp", str(self.cpus),
                 "-m", str(MEMORY_MIB), "-nographic", "-no-reboot", "-nic", "none",
                 "-drive", f"if=none,id=disk,format=raw,cache=unsafe,file={disk}", "-device", "nvme,drive=disk,serial=tests",
                 "-kernel", self.kernel, "-initrd", initramfs,
-                "-append", "console=ttyS0 panic=-1 loglevel=3"]
+                "-append", f"console={self.architecture.console} panic=-1 loglevel=3"]
         try:
             boot = subprocess.run(argv, capture_output=True, timeout=timeout, check=False,
                                   stdin=subprocess.DEVNULL)

@@ -14,7 +14,7 @@ import python_chains
 import test_native
 from interpreters import ask
 from kernels import META_PACKAGES, fetch
-from machine import EMULATOR, Machine
+from machine import X86_64, Machine
 from programs import Build
 from recording import ROOT, build_folder
 from stacks import read_pprof
@@ -74,7 +74,7 @@ for module in list(sys.modules.values()):
 
 @pytest.fixture(scope="module", params=sorted(META_PACKAGES))
 def kernel(request):
-    assert shutil.which(EMULATOR), f"{EMULATOR} is not installed (packages-kernels.txt)"
+    assert shutil.which(X86_64.emulator), f"{X86_64.emulator} is not installed (packages-kernels.txt)"
     return fetch(request.param)
 
 
