@@ -1,7 +1,11 @@
 # cairn: an eBPF continuous profiler for fleets.
 # `make help` lists the targets. Everything that is built lies under build/.
 
-BUILD ?= build
+# ARCH=aarch64: programs for another machine, linked with its libraries, which are unpacked below build/.
+ARCH := $(shell uname -m)
+CROSS := $(filter-out $(shell uname -m),$(ARCH))
+SYSROOT := $(CROSS:%=$(CURDIR)/build/sysroot/%)
+BUILD ?= build$(CROSS:%=/%)
 SANITIZE ?=
 V ?=
 COMMA := ,
@@ -9,13 +13,15 @@ ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
 endif
 
-CC := gcc
-CXX := g++
+CC := $(if $(CROSS),$(CROSS)-linux-gnu-gcc --sysroot=$(SYSROOT),gcc)
+CXX := $(if $(CROSS),$(CROSS)-linux-gnu-g++ --sysroot=$(SYSROOT),g++)
 CLANG := clang
-ARCH := $(shell uname -m)
 BPF_ARCH := $(if $(filter aarch64,$(ARCH)),arm64,x86)
+# As Debian and images name it.
+DEBIAN_ARCH := $(if $(filter aarch64,$(ARCH)),arm64,amd64)
 # What runs a program of ARCH here, if that is another machine's: an emulator.
-export RUN ?=
+RUN := $(or $(RUN),$(CROSS:%=qemu-% -L $(SYSROOT)))
+export RUN
 
 # The one version: packages, images, man pages and what the programs print.
 VERSION := $(shell sed -n 's/^\#define CAIRN_VERSION "\(.*\)"$$/\1/p' base/version.h)
@@ -42,7 +48,7 @@ endif
 # For collector/store/rocksdb/rocksdb_files.cc: RocksDB's C API has no file system of one's own.
 CXXFLAGS = -std=gnu++17 -Wno-unused-parameter $(filter-out -std=% -Wstrict-prototypes -Wmissing-prototypes -Wshadow,$(CFLAGS))
 # Where the kernel's asm/ headers of the machine are.
-ASM_INCLUDE := /usr/include/$(shell $(CC) -dumpmachine)
+ASM_INCLUDE := $(SYSROOT)/usr/include/$(shell $(CC) -dumpmachine)
 BPF_CFLAGS := -target bpf -O2 -g$(PATHS) -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -MMD -MP \
 	      -idirafter $(ASM_INCLUDE) -Wall -Wextra -Werror \
 	      -Wno-unused-parameter -Wno-missing-declarations
@@ -90,6 +96,10 @@ packages: $(BUILD)/packages.stamp
 $(BUILD)/packages.stamp: packages.txt deploy/install-packages
 	mkdir -p $(@D)
 	deploy/install-packages packages.txt
+ifneq ($(CROSS),)
+	deploy/install-packages packages-cross.txt
+	deploy/release/make-sysroot $(DEBIAN_ARCH) $(SYSROOT)
+endif
 	touch $@
 packages-%: packages # what only some targets need: packages-kernels.txt, packages-bench.txt, packages-fuzz.txt, packages-truth.txt
 	deploy/install-packages packages-$*.txt
@@ -550,22 +560,14 @@ test-libcuda: packages $(call unit_programs,probe_site gpu_probes) ## sites and 
 			$$test || exit 1; \
 	done
 
-# Programs for another machine are linked with its libraries, unpacked below build/.
-AARCH64 := $(BUILD)/aarch64
-AARCH64_ROOT := $(abspath $(AARCH64))/root
-aarch64 = $(MAKE) ARCH=aarch64 BUILD=$(AARCH64) CC='aarch64-linux-gnu-gcc --sysroot=$(AARCH64_ROOT)' \
-	  CXX='aarch64-linux-gnu-g++ --sysroot=$(AARCH64_ROOT)' ASM_INCLUDE=$(AARCH64_ROOT)/usr/include/aarch64-linux-gnu \
-	  RUN='qemu-aarch64 -L $(AARCH64_ROOT)'
-# Tests that need nothing of the kernel: an emulated program has this machine's.
-AARCH64_TESTS := unwind unwind_search stack_hash unwind_arm64 self_unwind unwind_table_build cfi unwind_synthesis unwind_rules cfi_program \
-		 arm64_analysis elf build_id symbol_table
+# Unit tests that need nothing of the kernel: an emulated program has this machine's.
+AARCH64_TESTS := $(patsubst $(BUILD)/%,build/aarch64/%,$(call unit_programs,unwind unwind_search stack_hash unwind_arm64 self_unwind \
+	unwind_table_build cfi unwind_synthesis unwind_rules cfi_program arm64_analysis elf build_id symbol_table))
 .PHONY: test-aarch64
 test-aarch64: packages packages-kernels ## cross-compile; unwinder's unit tests under qemu, stacks on Debian's arm64 kernels, emulated
-	deploy/release/make-sysroot arm64 $(AARCH64_ROOT)
-	$(aarch64) $(AARCH64)/cairn $(AARCH64)/tests/agent/bpf/test_loader \
-		$(patsubst $(BUILD)/%,$(AARCH64)/%,$(call unit_programs,$(AARCH64_TESTS)))
-	tests/aarch64/run $(AARCH64_ROOT) $(patsubst $(BUILD)/%,$(AARCH64)/%,$(call unit_programs,$(AARCH64_TESTS)))
-	BUILD=$(AARCH64) AARCH64_ROOT=$(AARCH64_ROOT) python3 -m pytest -q -s tests/aarch64
+	$(MAKE) ARCH=aarch64 BUILD=build/aarch64 build/aarch64/cairn build/aarch64/tests/agent/bpf/test_loader $(AARCH64_TESTS)
+	tests/aarch64/run $(CURDIR)/build/sysroot/aarch64 $(AARCH64_TESTS)
+	BUILD=build/aarch64 python3 -m pytest -q -s tests/aarch64
 
 .PHONY: sanitize
 sanitize: packages ## unit and end-to-end tests under ASan and UBSan
@@ -695,7 +697,8 @@ uninstall: ## remove what `make install` with the same DESTDIR and PREFIX has co
 RELEASE_BUILD := $(BUILD)/release
 DIST := $(BUILD)/dist
 RELEASE_DAY = $(shell sed -n 's/^\#\# .* (\(.*\))$$/\1/p' CHANGELOG.md | head -n 1)
-release = RELEASE=1 SOURCE_DATE_EPOCH=$(shell date --utc --date $(RELEASE_DAY) +%s)
+release = RELEASE=1 SOURCE_DATE_EPOCH=$(shell date --utc --date $(RELEASE_DAY) +%s) \
+	  $(if $(CROSS),ARCH=$(ARCH) DEB_HOST_ARCH=$(DEBIAN_ARCH) SYSROOT=$(SYSROOT) CAIRN_MAKE=ARCH=$(ARCH))
 
 .PHONY: release-build
 release-build: packages packages-dist

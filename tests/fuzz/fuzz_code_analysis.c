@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/unwind/analysis/arm64_analysis.h"
 #include "agent/unwind/analysis/code_analysis.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -53,6 +54,19 @@ static void follow(const uint8_t *bytes, size_t size, struct rows *rows)
 	code_analysis_close(flow);
 }
 
+/* The same bytes as aarch64 code. */
+static void follow_arm64(const uint8_t *bytes, size_t size, struct rows *rows)
+{
+	uint32_t entries[ENTRIES];
+
+	rows->size = size - ENTRIES;
+	rows->count = 0;
+	for (int i = 0; i < ENTRIES; i++)
+		entries[i] = bytes[i];
+	if (arm64_analysis_each(bytes + ENTRIES, rows->size, entries, ENTRIES, take_row, rows))
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static struct rows rows, again;
@@ -64,5 +78,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	if (rows.count != again.count ||
 	    memcmp(rows.rules, again.rules, rows.count * sizeof(*rows.rules)) != 0)
 		abort();
+	follow_arm64(bytes, size, &rows);
 	return 0;
 }

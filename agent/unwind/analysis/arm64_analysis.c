@@ -10,8 +10,8 @@
 
 enum {
 	WORD_BYTES = 4,
-	FRAME_BYTES_MAX = 1 << 24,
-	PASSES_MAX = 8, // jumps back to code whose state was guessed
+	FRAME_BYTES_MAX = 1 << 24, // larger is none
+	PASSES_MAX = 8,            // each puts right what jumps back have shown to be wrong
 	REGISTER_ZERO_OR_SP = 31,
 };
 
