@@ -32,6 +32,7 @@
 #include "cli/recorded_type.h"
 #include "cli/target_process.h"
 #include "proto/export.h"
+#include "proto/pprof.h"
 
 #define DRAIN_INTERVAL_NS    (2 * NS_PER_SECOND)
 #define PROGRESS_INTERVAL_NS (250 * NS_PER_MS)
@@ -361,6 +362,19 @@ static int run(struct recording *recording, struct error *err)
 	return rc;
 }
 
+/* CPU time is sampled with a period, which pprof files have. */
+static int export(const struct recording *recording, const char *title, struct buffer *content,
+		  struct error *err)
+{
+	const struct record_options *options = recording->options;
+
+	if (options->format == EXPORT_PPROF && !options->type->sources)
+		return pprof_encode_sampled(recording->merged, options->type->type,
+					    NS_PER_SECOND / options->frequency_hz, content, err);
+	return export_profile(recording->merged, options->type->type, options->format, title,
+			      content, err);
+}
+
 static int write_file(struct recording *recording, struct error *err)
 {
 	const struct record_options *options = recording->options;
@@ -382,8 +396,7 @@ static int write_file(struct recording *recording, struct error *err)
 		output_file_discard(&recording->file);
 		return 0;
 	}
-	rc = export_profile(recording->merged, options->type->type, options->format, title,
-			    &content, err);
+	rc = export(recording, title, &content, err);
 	if (!rc)
 		rc = output_file_finish(&recording->file, &content, err);
 	buffer_deinit(&content);

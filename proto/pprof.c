@@ -35,6 +35,8 @@ enum {
 
 struct encoder {
 	const struct profile *profile;
+	uint64_t period; // in the type's unit; 0: unknown, and so is how many samples there were
+	uint32_t value_count; // of each sample
 	struct string_table strings;
 	struct sample *samples; // of the type, summed over slots
 	uint32_t sample_count;
@@ -192,7 +194,8 @@ static int allocate_messages(struct encoder *encoder)
 		{ &encoder->stack_frames, encoder->profile->stack_count, sizeof(size_t) },
 		{ &encoder->samples_out, encoder->sample_count, sizeof(SampleMessage) },
 		{ &encoder->sample_pointers, encoder->sample_count, sizeof(void *) },
-		{ &encoder->values, encoder->sample_count, sizeof(int64_t) },
+		{ &encoder->values, (size_t)encoder->sample_count * encoder->value_count,
+		  sizeof(int64_t) },
 		{ &encoder->labels, encoder->label_count, sizeof(LabelMessage) },
 		{ &encoder->label_pointers, encoder->label_count, sizeof(void *) },
 		{ &encoder->series_labels, encoder->profile->series_count, sizeof(size_t) },
@@ -436,6 +439,14 @@ static int lay_out_labels(struct encoder *encoder, const struct labels *labels, 
 	return 0;
 }
 
+/** How often a value of so many periods was sampled: a tick counts as the time since the last one. At least once. */
+static int64_t samples_of(int64_t value, uint64_t period)
+{
+	uint64_t samples = value > 0 ? ((uint64_t)value + period / 2) / period : 0;
+
+	return samples || value <= 0 ? (int64_t)samples : 1;
+}
+
 static void lay_out_sample(struct encoder *encoder, uint32_t at)
 {
 	const struct sample *sample = &encoder->samples[at];
@@ -444,9 +455,11 @@ static void lay_out_sample(struct encoder *encoder, uint32_t at)
 
 	perftools__profiles__sample__init(message);
 	encoder->sample_pointers[at] = message;
-	encoder->values[at] = sample->value;
-	message->n_value = 1;
-	message->value = &encoder->values[at];
+	message->n_value = encoder->value_count;
+	message->value = &encoder->values[(size_t)at * encoder->value_count];
+	if (encoder->period)
+		message->value[0] = samples_of(sample->value, encoder->period);
+	message->value[encoder->value_count - 1] = sample->value;
 	message->n_location_id = stack->location_count + (end_of(stack) != STACK_END_COMPLETE);
 	message->location_id = &encoder->frames[encoder->stack_frames[sample->stack]];
 	message->n_label = encoder->profile->series[sample->series].labels.count;
@@ -552,7 +565,8 @@ static int encode(struct encoder *encoder, const char *type, const struct profil
 {
 	ValueTypeMessage sample_type = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
 	ValueTypeMessage period_type = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
-	ValueTypeMessage *sample_types[] = { &sample_type };
+	ValueTypeMessage counts = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
+	ValueTypeMessage *sample_types[] = { &counts, &sample_type };
 	ProfileMessage message = PERFTOOLS__PROFILES__PROFILE__INIT;
 	const struct profile *profile = encoder->profile;
 	int rc = lay_out(encoder, type);
@@ -560,12 +574,17 @@ static int encode(struct encoder *encoder, const char *type, const struct profil
 	if (!rc)
 		rc = lay_out_types(encoder, parts, &sample_type, &period_type);
 	if (!rc)
+		rc = add_string(encoder, "samples", &counts.type);
+	if (!rc)
+		rc = add_string(encoder, "count", &counts.unit);
+	if (!rc)
 		rc = point_at_strings(encoder);
 	if (rc)
 		return rc;
 
-	message.n_sample_type = 1;
-	message.sample_type = sample_types;
+	message.n_sample_type = encoder->value_count;
+	message.sample_type = encoder->period ? sample_types : sample_types + 1;
+	message.period = (int64_t)encoder->period;
 	message.default_sample_type = sample_type.type;
 	message.period_type = &period_type;
 	message.n_sample = encoder->sample_count;
@@ -583,10 +602,14 @@ static int encode(struct encoder *encoder, const char *type, const struct profil
 	return pack(&message, buffer);
 }
 
-int pprof_encode_plain(const struct profile *profile, const char *type, struct buffer *buffer,
-		       struct error *err)
+static int encode_plain(const struct profile *profile, const char *type, uint64_t period,
+			struct buffer *buffer, struct error *err)
 {
-	_cleanup_(encoder_deinit) struct encoder encoder = { .profile = profile };
+	_cleanup_(encoder_deinit) struct encoder encoder = {
+		.profile = profile,
+		.period = period,
+		.value_count = period ? 2 : 1,
+	};
 	struct profile_type parts;
 	int rc = profile_type_parse(type, &parts, err);
 
@@ -596,14 +619,26 @@ int pprof_encode_plain(const struct profile *profile, const char *type, struct b
 	return rc ? error_errno(err, rc, "write a pprof file") : 0;
 }
 
-int pprof_encode(const struct profile *profile, const char *type, struct buffer *buffer,
-		 struct error *err)
+int pprof_encode_plain(const struct profile *profile, const char *type, struct buffer *buffer,
+		       struct error *err)
+{
+	return encode_plain(profile, type, 0, buffer, err);
+}
+
+int pprof_encode_sampled(const struct profile *profile, const char *type, uint64_t period,
+			 struct buffer *buffer, struct error *err)
 {
 	_cleanup_(buffer_deinit) struct buffer plain = { 0 };
-	int rc = pprof_encode_plain(profile, type, &plain, err);
+	int rc = encode_plain(profile, type, period, &plain, err);
 
 	if (rc)
 		return rc;
 	rc = append_gzip(plain.bytes, plain.size, buffer);
 	return rc ? error_errno(err, rc, "write a pprof file") : 0;
+}
+
+int pprof_encode(const struct profile *profile, const char *type, struct buffer *buffer,
+		 struct error *err)
+{
+	return pprof_encode_sampled(profile, type, 0, buffer, err);
 }

@@ -20,3 +20,9 @@ int pprof_encode(const struct profile *profile, const char *type, struct buffer 
 /** The same, not compressed: the message itself. */
 int pprof_encode_plain(const struct profile *profile, const char *type, struct buffer *buffer,
 		       struct error *err);
+/**
+ * As pprof_encode(), with the period of sampling in the type's unit, and a sample type samples/count before the type's own: values
+ * in periods, rounded, and at least 1.
+ */
+int pprof_encode_sampled(const struct profile *profile, const char *type, uint64_t period,
+			 struct buffer *buffer, struct error *err);

@@ -94,7 +94,9 @@ def test_records_command_as_pprof(tmp_path):
     truth = record_burn(path)
     profile = Pprof(path)
     at = profile.value_index("cpu")
-    assert profile.sample_types[at] == ("cpu", "nanoseconds")
+    assert profile.sample_types == [("samples", "count"), ("cpu", "nanoseconds")]
+    counted = sum(values[0] for _, values in profile.samples)
+    assert counted == pytest.approx(truth["process_cpu_ns"] * 997 / 1e9, rel=0.1)
     total = sum(values[at] for _, values in profile.samples)
     assert total == pytest.approx(truth["process_cpu_ns"], rel=0.03)
     expect_shares(lambda name: sum(values[at] for names, values in profile.samples

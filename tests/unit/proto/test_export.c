@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "pprof/profile.pb-c.h"
+#include "proto/pprof.h"
 #include "tests/test.h"
 #include "base/contract/label_names.h"
 
@@ -342,6 +343,43 @@ TEST(a_name_selects_the_format)
 	assert_non_null(strstr(names, "callgrind and pstats"));
 }
 
+TEST(pprof_counts_samples_by_their_period)
+{
+	static const struct {
+		uint64_t period;
+		int64_t counts[3]; // of 120, 3 and 4000
+	} rows[] = { { 1, { 120, 3, 4000 } }, { 50, { 2, 1, 80 } }, { 10000, { 1, 1, 1 } } };
+	struct profile *profile = profile_of_two_stacks();
+
+	for EACH (row, rows) {
+		_cleanup_(buffer_deinit) struct buffer file = { 0 };
+		struct error err = { 0 };
+
+		EXPECT_EQ(0,
+			  pprof_encode_sampled(profile, PROFILE_TYPE_CPU, row->period, &file, &err),
+			  "encode");
+		_cleanup_(buffer_deinit) struct buffer plain = inflated(&file);
+		Pprof *pprof = perftools__profiles__profile__unpack(NULL, plain.size, plain.bytes);
+		assert_non_null(pprof);
+		EXPECT_EQ(row->period, pprof->period, "period");
+		EXPECT_EQ(2, pprof->n_sample_type, "sample types");
+		EXPECT_STR("samples", string_of(pprof, pprof->sample_type[0]->type), "first");
+		EXPECT_STR("cpu", string_of(pprof, pprof->sample_type[1]->type), "second");
+		EXPECT_STR("cpu", string_of(pprof, pprof->default_sample_type), "default");
+		EXPECT_EQ(3, pprof->n_sample, "samples");
+		for (size_t i = 0; i < 3; i++) {
+			int64_t value = pprof->sample[i]->value[1];
+
+			EXPECT_EQ(row->counts[value == 120 ? 0
+					      : value == 3 ? 1
+							   : 2],
+				  pprof->sample[i]->value[0], "count");
+		}
+		perftools__profiles__profile__free_unpacked(pprof, NULL);
+	}
+	profile_free(profile);
+}
+
 TEST(every_format_is_written)
 {
 	struct profile *profile = profile_of_two_stacks();
@@ -386,4 +424,5 @@ RUN_TESTS(cmocka_unit_test(pprof_sums_each_stack_over_time),
 	  cmocka_unit_test(exports_collapsed_and_svg), cmocka_unit_test(errors_name_their_cause),
 	  cmocka_unit_test(the_suffix_selects_the_format),
 	  cmocka_unit_test(a_name_selects_the_format), cmocka_unit_test(every_format_is_written),
+	  cmocka_unit_test(pprof_counts_samples_by_their_period),
 	  cmocka_unit_test(writes_the_file_for_other_tools))
