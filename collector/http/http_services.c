@@ -3,7 +3,7 @@
 #include "collector/http/http_handlers.h"
 
 #include "base/cleanup.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 
 static void append_service(struct buffer *body, const struct query_service *service)
 {

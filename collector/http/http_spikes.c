@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "collector/http/json_text.h"
+#include "base/json_text.h"
 #include "collector/spikes/spike_text.h"
 #include "collector/spikes/spikes.h"
 
