@@ -28,6 +28,7 @@ struct cause_label {
 
 /** A function, and what it is part of. */
 struct cause_code {
+	bool is_users;               // it, or its leaf, is a function of the user's
 	double share;                // of the extra, 0 to 1; 0: none is known
 	char leaf[CAUSE_TEXT_BYTES]; // "futex"; "" if no leaf has half of the share
 	char caller

@@ -90,12 +90,14 @@ static int explain_code(const struct comparison *comparison, const struct select
 /** Series, with what each has over the usual. */
 struct extras {
 	struct store_selection *selection;
-	double *spike, *usual; // by series
+	struct store_selection *all; // of the service: what is quiet counts, too, in "1 of 38 pods"
+	double *spike, *usual;       // by series
 };
 
 static void extras_deinit(struct extras *extras)
 {
 	store_selection_freep(&extras->selection);
+	store_selection_freep(&extras->all);
 	free(extras->spike);
 	free(extras->usual);
 }
@@ -186,22 +188,35 @@ static int sum_values(const struct comparison *comparison, const struct extras *
 	return 0;
 }
 
+/** How many values of @name the service has. */
+static int count_all(const struct comparison *comparison, const struct extras *extras,
+		     const char *name, uint32_t *ret_count)
+{
+	_cleanup_(query_groups_deinit) struct query_groups groups = { 0 };
+	uint32_t none;
+	int rc = query_groups_init(&groups, extras->all, &name, 1);
+
+	if (rc)
+		return error_set(comparison->err, rc, "too many values of %s", name);
+	none = groups.count && groups.first_series[0] == UINT32_MAX; // key 0 is the absent value
+	*ret_count = groups.count - none;
+	return 0;
+}
+
 /** Name the values that carry nearly all, if they are few of many. False: they are not. */
 static bool choose_values(const struct query_groups *groups, const struct value_sum *values,
-			  const char *name, struct cause_label *ret_label)
+			  const char *name, uint32_t all, struct cause_label *ret_label)
 {
 	struct cause_label label = { .name = name };
 	double extra = 0, carried = 0;
 
 	for (uint32_t i = 0; i < groups->count; i++) {
-		bool is_value = *string_table_get(&groups->keys, values[i].group);
-
-		if (!is_value && values[i].has_any)
-			return false; // some series have no such label
 		label.of += values[i].has_any;
 		extra += values[i].extra > 0 ? values[i].extra : 0;
 	}
 	for (uint32_t i = 0; i < groups->count && carried < CARRIED_SHARE * extra; i++) {
+		if (!*string_table_get(&groups->keys, values[i].group))
+			return false; // what carries it has no such label
 		carried += values[i].extra;
 		if (label.count < CAUSE_VALUES_MAX) {
 			snprintf(label.values[label.count], CAUSE_VALUE_BYTES, "%s",
@@ -210,6 +225,8 @@ static bool choose_values(const struct query_groups *groups, const struct value_
 		}
 		label.count++;
 	}
+	if (label.of < all)
+		label.of = all;
 	*ret_label = label;
 	return label.count && label.of > 1 && (label.count == 1 || 2 * label.count <= label.of);
 }
@@ -230,12 +247,15 @@ static int explain_labels(const struct comparison *comparison, const struct extr
 		_cleanup_(query_groups_deinit) struct query_groups groups = { 0 };
 		_cleanup_free_ struct value_sum *values = NULL;
 		bool is_place = i >= 1 && i <= 4;
+		uint32_t all = 0;
 
 		if (is_place && is_placed)
 			continue;
 		rc = sum_values(comparison, extras, names[i], &groups, &values);
-		if (!rc &&
-		    choose_values(&groups, values, names[i], &cause->labels[cause->label_count])) {
+		if (!rc)
+			rc = count_all(comparison, extras, names[i], &all);
+		if (!rc && choose_values(&groups, values, names[i], all,
+					 &cause->labels[cause->label_count])) {
 			cause->label_count++;
 			is_placed |= is_place;
 		}
@@ -322,6 +342,27 @@ static int explain_neighbours(const struct comparison *comparison)
 			    &cause->meanwhile, &extra);
 }
 
+/** All series of the spike's service: of wall-clock time, or where agents have none of CPU time. */
+static int select_all(const struct comparison *comparison, struct store_selection **ret_all)
+{
+	struct query query = *comparison->query;
+	struct spike_selector narrowed;
+
+	spike_selector_init(&narrowed, query.selector, false);
+	spike_selector_add(&narrowed, LABEL_SERVICE, comparison->spike->service);
+	query.selector = &narrowed.selector;
+	query.type = PROFILE_TYPE_WALL;
+	query.range =
+		(struct time_range){ comparison->usual.from_ns, comparison->spike->interval.to_ns };
+	int rc = query_select(&query, ret_all, comparison->err);
+	if (rc || (*ret_all)->series_count)
+		return rc;
+	store_selection_freep(ret_all);
+	*ret_all = NULL;
+	query.type = PROFILE_TYPE_CPU;
+	return query_select(&query, ret_all, comparison->err);
+}
+
 int spike_explain(const struct query *query, struct spike *spike, struct error *err)
 {
 	const struct comparison comparison = compare_with_before(query, spike, err);
@@ -343,10 +384,13 @@ int spike_explain(const struct query *query, struct spike *spike, struct error *
 	if (!rc)
 		rc = read_extras(&comparison, &narrowed.selector, spike->type->type, &extras);
 	if (!rc)
+		rc = select_all(&comparison, &extras.all);
+	if (!rc)
 		rc = explain_labels(&comparison, &extras);
 	if (!rc && is_effect(spike))
 		rc = explain_own_cpu(&comparison);
-	if (!rc && strcmp(spike->type->type, PROFILE_TYPE_SCHED_DELAY) == 0)
+	// Whoever holds a lock may be kept from running.
+	if (!rc && is_effect(spike) && strcmp(spike->type->type, PROFILE_TYPE_THROTTLED) != 0)
 		rc = explain_neighbours(&comparison);
 	return rc;
 }

@@ -47,6 +47,20 @@ static const char *node_name(const struct flame_tree *tree, uint32_t node)
 	return string_table_get(&tree->strings, tree->nodes[node].name);
 }
 
+/** "render.<locals>.<genexpr> (page.py:3)" is a part of "render (page.py:3)" that nobody named. */
+static void drop_comprehension(char *text)
+{
+	static const char *const parts[] = { ".<locals>.<genexpr>", ".<locals>.<listcomp>",
+					     ".<locals>.<dictcomp>", ".<locals>.<setcomp>" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		char *part = strstr(text, parts[i]);
+
+		if (part)
+			memmove(part, part + strlen(parts[i]), strlen(part + strlen(parts[i])) + 1);
+	}
+}
+
 /** "put (shop.py:36)" is a line of "put (shop.py)"; "futex_wait_[k]" is "futex_wait". */
 static void function_name(const char *name, enum frame_kind kind, char text[CAUSE_TEXT_BYTES])
 {
@@ -58,6 +72,9 @@ static void function_name(const char *name, enum frame_kind kind, char text[CAUS
 		text[size - strlen(KERNEL_SUFFIX)] = '\0';
 		return;
 	}
+	if (kind == FRAME_KIND_PYTHON)
+		drop_comprehension(text);
+	size = strlen(text);
 	char *colon = kind == FRAME_KIND_PYTHON ? strrchr(text, ':') : NULL;
 	if (colon && text[size - 1] == ')' && strspn(colon + 1, "0123456789") == strlen(colon) - 2)
 		strcpy(colon, ")");
@@ -363,6 +380,7 @@ int spike_code_find(const struct flame_tree *spike, const struct weighted_tree *
 	uint32_t caller = choose_caller(&functions, extra, 0);
 
 	if (caller) {
+		code.is_users = true;
 		code.share = share_of(extra_of(&functions.items[caller]), extra);
 		copy_name(&functions, caller, code.caller);
 	}

@@ -16,6 +16,7 @@ struct spike_type {
 	const char *noun; // "CPU time": goes on after "of the extra"
 	const char *rate; // of time per time: "cores"; NULL: none
 	bool has_stacks;
+	bool is_sampled; // in the on phases of a probe duty cycle, each with a weight
 };
 
 /** All of them. */

@@ -16,11 +16,12 @@
 #include "collector/spikes/spike_selector.h"
 #include "collector/spikes/usual_range.h"
 
-#define DAY_NS          (24 * 3600 * NS_PER_SECOND)
-#define SURPRISE_RANKED 30.0 // more does not rank higher
-#define SEASON_SHARE    0.8  // of a spike's value: reached at this time yesterday, it is usual
-#define SEASON_REACH_NS (10 * 60 * NS_PER_SECOND)
-#define GOES_ON_NS      (10 * NS_PER_SECOND) // agents send every 5 s
+#define DAY_NS            (24 * 3600 * NS_PER_SECOND)
+#define SURPRISE_RANKED   30.0 // more does not rank higher
+#define UNEXPLAINED_SHARE 0.4  // of the score of a spike that no code of the user's carries
+#define SEASON_SHARE      0.8  // of a spike's value: reached at this time yesterday, it is usual
+#define SEASON_REACH_NS   (10 * 60 * NS_PER_SECOND)
+#define GOES_ON_NS        (10 * NS_PER_SECOND) // agents send every 5 s
 
 /** A search, and what all its signals share. */
 struct search {
@@ -370,6 +371,8 @@ static int judge_signal(struct search *search, void *context, uint32_t row, cons
 		.unit_ns = search->unit_ns,
 		.judged_from = search->judged_from,
 		.quantum = signals->type->quantum,
+		.rise_min = signals->type->rate ? SPIKES_RISE_MIN / signals->type->unit_s : 0,
+		.scale_min_ns = signals->type->is_sampled ? SPIKES_SAMPLED_SCALE_NS : 0,
 	};
 	struct excursions excursions;
 
@@ -578,9 +581,16 @@ static int explain(struct search *search)
 
 	query.range = search->window;
 	for (uint32_t i = 0; i < search->spikes->count && !rc; i++) {
-		rc = spike_explain(&query, &search->spikes->items[i], search->err);
-		search->spikes->items[i].explained = !rc;
+		struct spike *spike = &search->spikes->items[i];
+
+		rc = spike_explain(&query, spike, search->err);
+		spike->explained = !rc;
+		if (spike->explained && spike->type->has_stacks && !spike->cause.code.is_users)
+			spike->score *= UNEXPLAINED_SHARE;
 	}
+	if (search->spikes->count)
+		qsort(search->spikes->items, search->spikes->count,
+		      sizeof(search->spikes->items[0]), compare_spikes);
 	return rc == -ETIMEDOUT ? 0 : rc;
 }
 
@@ -606,8 +616,9 @@ static int search_run(struct search *search)
 	rc = keep_first(search);
 	if (rc)
 		return rc;
+	rc = search->options->unexplained ? 0 : explain(search);
 	assign_incidents(search->spikes);
-	return search->options->unexplained ? 0 : explain(search);
+	return rc;
 }
 
 int query_spikes(const struct query *query, const struct spikes_options *options,

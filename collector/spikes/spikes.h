@@ -20,8 +20,10 @@ enum {
 	SPIKES_HISTORY_S_MAX = 60 * 60, //
 };
 
-#define SPIKES_VALUES_BYTES_MAX (64ULL << 20) // of signals that are judged at a time
-#define SPIKES_MIN_S_DEFAULT    0.2           // of extra time
+#define SPIKES_VALUES_BYTES_MAX (64ULL << 20)        // of signals that are judged at a time
+#define SPIKES_RISE_MIN         0.3                  // threads or cores: a service notices no less
+#define SPIKES_SAMPLED_SCALE_NS (30 * 1000000000ULL) // some probe duty cycles
+#define SPIKES_MIN_S_DEFAULT    0.2                  // of extra time
 
 struct spikes {
 	struct spike *items; // by falling score

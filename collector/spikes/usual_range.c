@@ -16,6 +16,7 @@
 #define SPREAD_MIN       0.05 // of the upper quartile: steady series vary, too
 #define HOLD_SHARE       0.4  // of the way from level to threshold: an interval ends below it
 #define RECURRENCE_SHARE 0.7  // of a peak: earlier ones of this height make it usual
+#define EDGE_SHARE       0.25 // of the mean rise: a slot at an edge with less is not part of it
 #define SAME_EXTRA       0.85 // of a coarser scale's: the finer one tells the same, and when
 
 enum { RECURRENCES = 2, FINER_INTERVALS_MAX = 3 };
@@ -47,14 +48,14 @@ struct scaled {
 	double *steps;
 	uint32_t step_count;
 	uint32_t slots_per_step, steps_per_block;
-	double *maxima, *medians; // by block
-	bool *judged;             // by block: the service ran, and had not just started
+	double *maxima, *means; // by block
+	bool *judged;           // by block: the service ran, and had not just started
 	uint32_t block_count;
 };
 
 /** What is usual before a block. */
 struct usual {
-	double level;        // of a step
+	double level;        // of a step: the median of blocks' means
 	double mode, spread; // of maxima
 	double upper;        // quartile of maxima
 	double high, hold;   // above high an interval begins, below hold it ends
@@ -64,7 +65,7 @@ static void scaled_deinit(struct scaled *scaled)
 {
 	free(scaled->steps);
 	free(scaled->maxima);
-	free(scaled->medians);
+	free(scaled->means);
 	free(scaled->judged);
 }
 
@@ -113,10 +114,9 @@ static int scale_series(const struct usual_series *series, const struct scale *s
 	scaled.block_count = scaled.step_count / scaled.steps_per_block;
 	scaled.steps = calloc(scaled.step_count + 1ULL, sizeof(*scaled.steps));
 	scaled.maxima = calloc(scaled.block_count + 1ULL, sizeof(*scaled.maxima));
-	scaled.medians = calloc(scaled.block_count + 1ULL, sizeof(*scaled.medians));
+	scaled.means = calloc(scaled.block_count + 1ULL, sizeof(*scaled.means));
 	scaled.judged = calloc(scaled.block_count + 1ULL, sizeof(*scaled.judged));
-	_cleanup_free_ double *sorted = calloc(scaled.steps_per_block + 1ULL, sizeof(*sorted));
-	if (!scaled.steps || !scaled.maxima || !scaled.medians || !scaled.judged || !sorted)
+	if (!scaled.steps || !scaled.maxima || !scaled.means || !scaled.judged)
 		return -ENOMEM;
 
 	for (uint32_t step = 0; step < scaled.step_count; step++)
@@ -124,11 +124,14 @@ static int scale_series(const struct usual_series *series, const struct scale *s
 			scaled.steps[step] +=
 				(double)series->values[step * scaled.slots_per_step + i];
 	for (uint32_t block = 0; block < scaled.block_count; block++) {
-		memcpy(sorted, scaled.steps + (size_t)block * scaled.steps_per_block,
-		       scaled.steps_per_block * sizeof(*sorted));
-		qsort(sorted, scaled.steps_per_block, sizeof(*sorted), compare_doubles);
-		scaled.maxima[block] = sorted[scaled.steps_per_block - 1];
-		scaled.medians[block] = quantile(sorted, scaled.steps_per_block, 0.5);
+		const double *steps = scaled.steps + (size_t)block * scaled.steps_per_block;
+		double sum = 0;
+
+		for (uint32_t i = 0; i < scaled.steps_per_block; i++) {
+			sum += steps[i];
+			scaled.maxima[block] = i ? fmax(scaled.maxima[block], steps[i]) : steps[0];
+		}
+		scaled.means[block] = sum / scaled.steps_per_block;
 		scaled.judged[block] = is_judged(series, block * block_ns, (block + 1) * block_ns);
 	}
 	*ret_scaled = scaled;
@@ -137,32 +140,35 @@ static int scale_series(const struct usual_series *series, const struct scale *s
 }
 
 /** What the blocks before @block say. False: they are too few. */
-static bool read_usual(const struct scaled *scaled, uint32_t block, double quantum,
-		       struct usual *ret_usual)
+static bool read_usual(const struct usual_series *series, const struct scaled *scaled,
+		       uint32_t block, struct usual *ret_usual)
 {
-	double maxima[USUAL_BLOCKS], medians[USUAL_BLOCKS];
+	double maxima[USUAL_BLOCKS], means[USUAL_BLOCKS];
 	uint32_t count = 0;
 
 	for (uint32_t i = block; i-- > 0 && count < USUAL_BLOCKS;) {
 		if (!scaled->judged[i])
 			continue;
 		maxima[count] = scaled->maxima[i];
-		medians[count++] = scaled->medians[i];
+		means[count++] = scaled->means[i];
 	}
 	if (count < USUAL_BLOCKS_MIN)
 		return false;
 	qsort(maxima, count, sizeof(maxima[0]), compare_doubles);
-	qsort(medians, count, sizeof(medians[0]), compare_doubles);
+	qsort(means, count, sizeof(means[0]), compare_doubles);
 	double lower = quantile(maxima, count, 0.25);
 	double upper = quantile(maxima, count, 0.75);
 	double spread = (upper - lower) / GUMBEL_QUARTILES;
 
-	spread = fmax(spread, fmax(SPREAD_MIN * upper, quantum / 4));
+	spread = fmax(spread, fmax(SPREAD_MIN * upper, series->quantum / 4));
 	// Quartiles of few values are uncertain.
 	double scales_over = GUMBEL_SCALES * (1 + 3 / sqrt(count));
 	double mode = quantile(maxima, count, 0.5) - GUMBEL_MEDIAN * spread;
-	double level = quantile(medians, count, 0.5);
+	double level = quantile(means, count, 0.5);
+	double scale_s = (double)scaled->scale->ns / (double)NS_PER_SECOND;
 	double high = fmax(mode + scales_over * spread, scaled->scale->ratio * upper);
+
+	high = fmax(high, level + series->rise_min * scale_s);
 
 	*ret_usual = (struct usual){
 		.level = level,
@@ -278,7 +284,7 @@ static int judge_scale(const struct usual_series *series, const struct scale *sc
 	for (uint32_t block = 0; block < scaled.block_count; block++) {
 		uint32_t end = (block + 1) * scaled.steps_per_block;
 
-		if (!scaled.judged[block] || !read_usual(&scaled, block, series->quantum, &usual))
+		if (!scaled.judged[block] || !read_usual(series, &scaled, block, &usual))
 			continue;
 		for (uint32_t at = block * scaled.steps_per_block; at < end; at++) {
 			uint32_t first;
@@ -367,6 +373,26 @@ static void join_scales(struct excursions *found, struct excursions *joined)
 	qsort(joined->items, joined->count, sizeof(joined->items[0]), compare_starts);
 }
 
+/** Its first and last steps began before it, or ended after it: leave out the slots that are as usual. */
+static void tighten(const struct usual_series *series, struct excursion *excursion)
+{
+	uint32_t slots = excursion->end - excursion->first;
+	uint32_t step = (uint32_t)(excursion->scale_ns / series->slot_ns);
+	double level = (excursion->value - excursion->extra) / slots;
+	double edge = level + EDGE_SHARE * excursion->extra / slots;
+	uint32_t first = excursion->first, end = excursion->end;
+
+	while (first - excursion->first < step && end - first > step &&
+	       (double)series->values[first] <= edge)
+		excursion->value -= (double)series->values[first++];
+	while (excursion->end - end < step && end - first > step &&
+	       (double)series->values[end - 1] <= edge)
+		excursion->value -= (double)series->values[--end];
+	excursion->extra = excursion->value - level * (end - first);
+	excursion->first = first;
+	excursion->end = end;
+}
+
 int usual_range_judge(const struct usual_series *series, double extra_min,
 		      struct excursions *ret_excursions)
 {
@@ -375,10 +401,13 @@ int usual_range_judge(const struct usual_series *series, double extra_min,
 
 	*ret_excursions = (struct excursions){ 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(scales) && !rc; i++) {
-		if (scales[i].ns % series->slot_ns == 0)
+		if (scales[i].ns % series->slot_ns == 0 && scales[i].ns >= series->scale_min_ns)
 			rc = judge_scale(series, &scales[i], extra_min, &found);
 	}
-	if (!rc)
-		join_scales(&found, ret_excursions);
-	return rc;
+	if (rc)
+		return rc;
+	join_scales(&found, ret_excursions);
+	for (uint32_t i = 0; i < ret_excursions->count; i++)
+		tighten(series, &ret_excursions->items[i]);
+	return 0;
 }

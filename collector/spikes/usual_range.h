@@ -28,8 +28,10 @@ struct usual_series {
 	const bool *present;
 	uint32_t present_count;
 	uint64_t unit_ns;
-	uint32_t judged_from; // slot: before it is history only
-	double quantum;       // what one sample counts: less is noise
+	uint32_t judged_from;  // slot: before it is history only
+	double quantum;        // what one sample counts: less is noise
+	double rise_min;       // over the level, in a second: less troubles nobody
+	uint64_t scale_min_ns; // not judged at finer scales
 };
 
 struct excursion {

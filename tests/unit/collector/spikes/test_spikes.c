@@ -68,7 +68,7 @@ TEST(names_code_and_pod_of_a_lock_convoy)
 		  "to");
 	assert_false(spike->goes_on);
 	expect_text(spike_append_title, spike,
-		    "Blocked time (lock): 4.02 threads instead of 0.00, for 3.0 s");
+		    "Blocked time (lock): 4.02 threads instead of 0.02, for 3.0 s");
 	expect_text(spike_append_sentence, spike,
 		    "100 % of the extra blocked time (lock) is `lock_wait` under `encode`, on 1 of "
 		    "2 pods (shop-1), node n1.");
@@ -180,8 +180,9 @@ TEST(names_the_neighbour_of_a_full_run_queue)
 	assert_non_null(spike);
 	EXPECT_STR(PROFILE_TYPE_SCHED_DELAY, spike->type->type, "type");
 	expect_text(spike_append_sentence, spike,
-		    "100 % of the extra time in the run queue is `serve`; meanwhile service batch "
-		    "took 3.0 cores more, 100 % of it `crunch` under `run`.");
+		    "100 % of the extra time in the run queue is `serve`, on 1 of 2 pods (shop-1), "
+		    "node n1; meanwhile service batch took 3.0 cores more, 100 % of it `crunch` "
+		    "under `run`.");
 	tear_down(&fixture);
 }
 

@@ -17,6 +17,7 @@ struct hour {
 	bool *present;   // by 10 s
 	uint32_t count;
 	uint64_t slot_ns;
+	uint64_t scale_min_ns;
 	struct excursions found;
 };
 
@@ -24,6 +25,7 @@ static void hour_open(struct hour *hour, uint32_t count, uint64_t slot_ns)
 {
 	hour->count = count;
 	hour->slot_ns = slot_ns;
+	hour->scale_min_ns = 0;
 	hour->values = calloc(count, sizeof(*hour->values));
 	hour->present = malloc(count);
 	assert_non_null(hour->values);
@@ -49,6 +51,8 @@ static uint32_t judge(struct hour *hour)
 		.unit_ns = 10 * NS_PER_SECOND,
 		.judged_from = (uint32_t)(HISTORY_S * NS_PER_SECOND / hour->slot_ns),
 		.quantum = NOISE_SAMPLE_NS,
+		.rise_min = 0.3e9,
+		.scale_min_ns = hour->scale_min_ns,
 	};
 
 	EXPECT_EQ(0, usual_range_judge(&series, EXTRA_MIN, &hour->found), "judged");
@@ -165,7 +169,7 @@ TEST(finds_bursts_at_every_scale_with_their_bounds)
 		{ "40 ms of 8 cores", 0.04, 8, 0.03 },
 		{ "100 ms of 4 cores", 0.1, 4, 0.06 },
 
-		{ "half a second", 0.5, 2, 0.6 },
+		{ "half a second", 0.5, 2, 0.3 },
 		{ "2 s of a core", 2, 1, 1 },
 		{ "10 s", 10, 0.6, 2 },
 		{ "a minute", 60, 0.6, 6 },
@@ -254,6 +258,34 @@ TEST(too_short_a_history_judges_nothing)
 	hour_close(&hour);
 }
 
+TEST(a_small_rise_of_an_idle_series_is_none)
+{
+	struct hour hour;
+
+	hour_open(&hour, SLOTS, SLOT_NS);
+	add_burst(&hour, HISTORY_S + 500, 60, 0.2);
+	EXPECT_EQ(0, judge(&hour), "a fifth of a thread");
+	add_burst(&hour, HISTORY_S + 1500, 60, 0.5);
+	EXPECT_EQ(1, judge(&hour), "half a thread");
+	hour_close(&hour);
+}
+
+TEST(sampled_values_are_judged_at_coarse_scales_alone)
+{
+	struct noise noise = seeded(9);
+	struct hour hour;
+
+	hour_open(&hour, SLOTS, SLOT_NS);
+	noise_periodic(&noise, hour.values, hour.count, SLOT_NS, 7, 0.5, 2);
+	add_burst(&hour, HISTORY_S + 500, 0.5, 10);
+	EXPECT_EQ(1, judge(&hour), "one on phase with a large weight");
+	hour.scale_min_ns = 30 * NS_PER_SECOND;
+	EXPECT_EQ(0, judge(&hour), "it is one sample");
+	add_burst(&hour, HISTORY_S + 900, 90, 1);
+	EXPECT_EQ(1, judge(&hour), "a rise over many");
+	hour_close(&hour);
+}
+
 TEST(hostile_values_end_in_some_answer)
 {
 	struct noise noise = seeded(8);
@@ -275,4 +307,6 @@ RUN_TESTS(cmocka_unit_test(quiet_hours_have_no_spikes),
 	  cmocka_unit_test(what_came_twice_before_is_usual),
 	  cmocka_unit_test(history_alone_is_not_answered), cmocka_unit_test(a_start_is_not_a_spike),
 	  cmocka_unit_test(too_short_a_history_judges_nothing),
+	  cmocka_unit_test(a_small_rise_of_an_idle_series_is_none),
+	  cmocka_unit_test(sampled_values_are_judged_at_coarse_scales_alone),
 	  cmocka_unit_test(hostile_values_end_in_some_answer))
