@@ -422,6 +422,11 @@ chaos: packages $(PROGRAMS) $(CHAOS) workloads ## real processes under faults an
 gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and launch counts end to end, with the test driver
 	GPU_VERDICTS=1 python3 -m pytest -q tests/e2e/test_gpu_verdict.py tests/e2e/test_gpu_launches.py
 
+# Alone on the machine: a service that gets no CPU has other spikes than the injected one. It takes 7 minutes.
+.PHONY: scenarios
+scenarios: packages $(PROGRAMS) workloads $(GPU_DOUBLES) ## inject ten faults into real processes: `cairn spikes` must name nine first; SCENARIOS="reload disk", SCENARIO_SEED=1
+	nice -n -19 python3 -m pytest -q tests/scenarios
+
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
 	$(pytest) --workers $(TEST_WORKERS) --together collector_url,real_url tests/browser
