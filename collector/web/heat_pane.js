@@ -32,6 +32,7 @@ export class HeatPane {
 		this.map.addEventListener("clear", () => this.clear());
 		this.map.addEventListener("cell", (event) => (byId("heat-cell").textContent = event.detail));
 		byId("selection-clear").addEventListener("click", () => this.clear());
+		byId("selection-compare").addEventListener("click", () => this.#compare());
 		for (const button of document.querySelectorAll("[data-heat-mode]"))
 			button.addEventListener("click", () => this.#setMode(button.dataset.heatMode));
 	}
@@ -79,6 +80,8 @@ export class HeatPane {
 
 		this.map.setSelection(keyOfLane(view), regions);
 		byId("selection").hidden = regions.length === 0;
+		// The compare page has one time on each side.
+		byId("selection-compare").hidden = regions.length !== 1;
 		if (regions.length)
 			byId("selected").replaceChildren(...this.#selectionWords(view, regions));
 	}
@@ -87,6 +90,15 @@ export class HeatPane {
 	clear() {
 		if (this.#state.view.sel)
 			this.#state.change({ sel: "", zoom: "" });
+	}
+
+	/** What differs in the region from the rest of the range? */
+	#compare() {
+		const { view } = this.#state;
+		const [{ from_ms, to_ms }] = regionsOf(view);
+
+		this.#state.change({ page: "compare", against: "rest", base: "", base_from: view.from, base_to: view.to, sel: "", zoom: "",
+				     from: absoluteTime(from_ms), to: absoluteTime(to_ms) });
 	}
 
 	#setMode(mode) {

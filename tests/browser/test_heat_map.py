@@ -11,10 +11,15 @@ SERVICE = "llm-gateway"
 ROWS = 50
 
 
-def open_map(open_page, fake, **look):
-    """Three minutes of the service around its spike, which ends within them."""
+def open_range(fake):
+    """Three minutes around the spike, which ends within them, as times of a request."""
     begin_ms = int((fake.server.api.data.started_s - SPIKE_AGE_S - 60) * 1000)
-    return open_page(f"{fake.url}/?query={SERVICE}&over=heat&live=off&from={begin_ms}&to={begin_ms + 180_000}", **look)
+    return str(begin_ms), str(begin_ms + 180_000)
+
+
+def open_map(open_page, fake, **look):
+    begin, end = open_range(fake)
+    return open_page(f"{fake.url}/?query={SERVICE}&over=heat&live=off&from={begin}&to={end}", **look)
 
 
 def plot(page):
@@ -86,6 +91,21 @@ def test_regions_select_exactly_their_slots(fake, open_page, artefact):
     assert view(page, "sel") == "" and not page.shown("#selection") and "ranges" not in asked(fake, "merge")
     page.evaluate("history.back()")
     page.wait(f"cairn.settled() && cairn.view().sel === {both!r}", "Back selects again")
+    assert page.complaints() == []
+
+
+def test_a_region_is_compared_with_the_rest(fake, open_page, artefact):
+    page = open_map(open_page, fake)
+    drag(page, profiles.BLOCKED + "/lock", 62 * ROWS, 64 * ROWS - 1)
+    begin, end = view(page, "sel").split("-")
+    page.click("#selection-compare")
+    page.settle()
+    request = asked(fake, "diff")
+    assert (request["from"], request["to"], request["against"]) == (begin, end, "rest") and request["type"] == profiles.BLOCKED
+    assert (request["against_from"], request["against_to"]) == open_range(fake) and 'wait="lock"' in request["query"]
+    page.screenshot(artefact("heat-compared"))
+    page.evaluate("history.back()")
+    page.wait(f"cairn.settled() && cairn.view().sel === '{begin}-{end}'", "Back selects the region again")
     assert page.complaints() == []
 
 
