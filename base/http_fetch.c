@@ -96,11 +96,36 @@ void http_fetcher_close(struct http_fetcher *fetcher)
 
 /* ---- one transfer -------------------------------------------------------------------------- */
 
+struct transfer {
+	CURL *curl;
+	const struct http_fetch *request;
+	size_t refusal_used;
+};
+
+/* Keep the beginning of what is refused. */
+static size_t on_refusal(struct transfer *transfer, const char *bytes, size_t size)
+{
+	const struct http_fetch *request = transfer->request;
+	size_t room = request->refusal_size - 1 - transfer->refusal_used;
+	size_t kept = size < room ? size : room;
+
+	memcpy(request->refusal + transfer->refusal_used, bytes, kept);
+	transfer->refusal_used += kept;
+	request->refusal[transfer->refusal_used] = '\0';
+	return size;
+}
+
 static size_t on_bytes(char *bytes, size_t unit, size_t count, void *context)
 {
-	const struct http_fetch *request = context;
+	struct transfer *transfer = context;
+	const struct http_fetch *request = transfer->request;
 	size_t size = unit * count;
+	long status = 0;
 
+	if (request->refusal)
+		library.easy_getinfo(transfer->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (request->refusal && status / 100 != 2)
+		return on_refusal(transfer, bytes, size);
 	return request->on_bytes(request->context, bytes, size) ? 0 : size;
 }
 
@@ -148,7 +173,19 @@ static void set_limits(CURL *curl, const struct http_fetch *request)
 	library.easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)request->silence_timeout_s);
 }
 
-static void set_up(struct http_fetcher *fetcher, const struct http_fetch *request)
+static void set_body(CURL *curl, const struct http_fetch *request)
+{
+	if (request->json)
+		library.easy_setopt(curl, CURLOPT_POSTFIELDS, request->json);
+	if (!request->body)
+		return;
+	library.easy_setopt(curl, CURLOPT_POST, 1L);
+	library.easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_size);
+	library.easy_setopt(curl, CURLOPT_POSTFIELDS, request->body);
+}
+
+static void set_up(struct http_fetcher *fetcher, const struct http_fetch *request,
+		   struct transfer *transfer)
 {
 	CURL *curl = fetcher->curl;
 
@@ -156,11 +193,11 @@ static void set_up(struct http_fetcher *fetcher, const struct http_fetch *reques
 	library.easy_setopt(curl, CURLOPT_URL, request->url);
 	library.easy_setopt(curl, CURLOPT_PROTOCOLS_STR, request->protocols);
 	library.easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, request->protocols);
-	library.easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
+	library.easy_setopt(curl, CURLOPT_FAILONERROR, request->refusal ? 0L : 1L);
 	library.easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
 	library.easy_setopt(curl, CURLOPT_USERAGENT, "cairn/" CAIRN_VERSION);
 	library.easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_bytes);
-	library.easy_setopt(curl, CURLOPT_WRITEDATA, request);
+	library.easy_setopt(curl, CURLOPT_WRITEDATA, transfer);
 	library.easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
 	library.easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
 	library.easy_setopt(curl, CURLOPT_XFERINFODATA, request);
@@ -171,9 +208,29 @@ static void set_up(struct http_fetcher *fetcher, const struct http_fetch *reques
 	}
 	if (request->is_direct)
 		library.easy_setopt(curl, CURLOPT_NOPROXY, "*");
-	if (request->json)
-		library.easy_setopt(curl, CURLOPT_POSTFIELDS, request->json);
+	set_body(curl, request);
 	set_limits(curl, request);
+}
+
+static int add_headers(struct curl_slist **headers, const struct http_fetch *request)
+{
+	const struct {
+		const char *name, *value;
+	} wanted[] = {
+		{ "Authorization: Bearer ", request->bearer_token },
+		{ "Accept: ", request->accept },
+		{ "X-ClickHouse-User: ", request->user },
+		{ "X-ClickHouse-Key: ", request->key },
+		{ "Content-Type: ", request->json ? "application/json" : request->body_type },
+		// No round trip before the body.
+		{ "Expect:", request->body ? "" : NULL },
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(wanted) && !rc; i++)
+		if (wanted[i].value)
+			rc = add_header(headers, wanted[i].name, wanted[i].value);
+	return rc;
 }
 
 static int code_of(CURLcode result)
@@ -197,17 +254,14 @@ int http_fetch(struct http_fetcher *fetcher, const struct http_fetch *request, l
 	       struct error *err)
 {
 	_cleanup_(erase_headers) struct curl_slist *headers = NULL;
-	int rc = 0;
+	struct transfer transfer = { .curl = fetcher->curl, .request = request };
 
 	*ret_status = 0;
 	fetcher->words[0] = '\0';
-	set_up(fetcher, request);
-	if (request->bearer_token)
-		rc = add_header(&headers, "Authorization: Bearer ", request->bearer_token);
-	if (!rc && request->accept)
-		rc = add_header(&headers, "Accept: ", request->accept);
-	if (!rc && request->json)
-		rc = add_header(&headers, "Content-Type: ", "application/json");
+	if (request->refusal)
+		request->refusal[0] = '\0';
+	set_up(fetcher, request, &transfer);
+	int rc = add_headers(&headers, request);
 	if (rc)
 		return error_set(err, rc, "out of memory");
 	library.easy_setopt(fetcher->curl, CURLOPT_HTTPHEADER, headers);
@@ -216,6 +270,8 @@ int http_fetch(struct http_fetcher *fetcher, const struct http_fetch *request, l
 	// The list is freed on return: the connection, which stays, must not know it.
 	library.easy_setopt(fetcher->curl, CURLOPT_HTTPHEADER, NULL);
 	rc = code_of(result);
+	if (!rc && *ret_status / 100 != 2 && request->refusal)
+		return error_set(err, -EREMOTEIO, "HTTP status %ld", *ret_status);
 	return rc ? error_set(err, rc, "%s",
 			      fetcher->words[0] ? fetcher->words : library.easy_strerror(result))
 		  : 0;

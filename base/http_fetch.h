@@ -26,7 +26,15 @@ struct http_fetch {
 	const char *bearer_token;   // NULL: none
 	const char *accept;         // NULL: anything
 	const char *json;           // posted, of type application/json; NULL: GET
-	bool is_direct;             // past any proxy of the environment
+	const char *user, *key;     // ClickHouse's headers X-ClickHouse-User and -Key; NULL: none
+	// To be sent by POST; NULL: nothing is, by GET.
+	const void *body;
+	size_t body_size;
+	const char *body_type; // its Content-Type; NULL: bytes
+	// What a server says with another status than 2xx, cut to size, as text; NULL: not wanted.
+	char *refusal;
+	size_t refusal_size;
+	bool is_direct; // past any proxy of the environment
 	/** The body of an answer with status 2xx, in parts. Not 0: end the transfer. */
 	int (*on_bytes)(void *context, const void *bytes, size_t size);
 	/** Asked once a second at least: end the transfer? */
