@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "collector/store/interval.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/slot_counts.h"
 
 /** One partition being read. */
 struct reading {
@@ -461,85 +461,15 @@ int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *resu
 
 // ---- activity ---------------------------------------------------------------------------------------
 
-struct counting {
-	uint64_t from_ns, slot_ns, slot_count;
-	const uint32_t *rows; // by number of the series; NULL: all to row 0
-	int64_t *counts;
-};
-
-static void add_count(int64_t *count, int64_t value)
-{
-	*count = (int64_t)((uint64_t)*count + (uint64_t)value);
-}
-
-static void count_slots(const struct counting *counting, const struct store_rows *rows,
-			int64_t *counts)
-{
-	for (uint32_t i = 0; i < rows->count; i++) {
-		uint64_t slot =
-			(rows->slots[i] * rows->slot_ns - counting->from_ns) / counting->slot_ns;
-
-		if (slot < counting->slot_count)
-			add_count(&counts[slot], rows->values[i]);
-	}
-}
-
-/** Add slots [first, end) of one interval, one count at a time. */
-static void count_interval(const struct counting *counting, const struct store_rows *rows,
-			   uint32_t number, uint64_t first, uint64_t end, int64_t *counts)
-{
-	uint64_t slot_ns = rows->slot_ns, slot = rows->slots[number];
-	uint64_t to = (first * slot_ns - counting->from_ns) / counting->slot_ns;
-	uint64_t step = counting->slot_ns % slot_ns == 0 ? counting->slot_ns / slot_ns : 0;
-	uint64_t next = slot_at(counting->from_ns + (to + 1) * counting->slot_ns, slot_ns);
-	uint32_t more_slots = rows->more_slots[number];
-	int64_t value = rows->values[number];
-	int64_t before = interval_before(value, more_slots, first - slot);
-
-	for (; first < end; to++) {
-		uint64_t last = next < end ? next : end;
-		int64_t until = interval_before(value, more_slots, last - slot);
-
-		add_count(&counts[to], until - before);
-		before = until;
-		first = last;
-		next = step ? next + step
-			    : slot_at(counting->from_ns + (to + 2) * counting->slot_ns, slot_ns);
-	}
-}
-
-static void count_intervals(const struct counting *counting, const struct store_rows *rows,
-			    int64_t *counts)
-{
-	uint64_t end_ns = counting->from_ns + counting->slot_count * counting->slot_ns;
-	uint64_t from = slot_at(counting->from_ns, rows->slot_ns);
-	uint64_t to = slot_at(end_ns, rows->slot_ns);
-
-	for (uint32_t i = 0; i < rows->count; i++) {
-		uint64_t first = rows->slots[i], end = first + rows->more_slots[i] + 1;
-
-		first = first > from ? first : from;
-		end = end < to ? end : to;
-		count_interval(counting, rows, i, first, end, counts);
-	}
-}
-
 static int count_rows(void *context, const struct store_rows *rows)
 {
-	const struct counting *counting = context;
-	uint64_t row = counting->rows ? counting->rows[rows->series] : 0;
-	int64_t *counts = counting->counts + row * counting->slot_count;
-
-	if (rows->more_slots)
-		count_intervals(counting, rows, counts);
-	else
-		count_slots(counting, rows, counts);
+	slot_counts_add(context, rows);
 	return 0;
 }
 
 static int count_partition(struct rocksdb_store *store, const struct selected_partition *selected,
 			   struct deadline *deadline, struct time_range range,
-			   struct counting *counting, struct error *err)
+			   struct slot_counts *counting, struct error *err)
 {
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
@@ -568,7 +498,7 @@ int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *
 		     int64_t *counts, struct error *err)
 {
 	const struct rocksdb_selection *selection = result->private_;
-	struct counting counting = {
+	struct slot_counts counting = {
 		.from_ns = range.from_ns, .slot_ns = slot_ns, .rows = rows, .counts = counts
 	};
 	int rc = 0;
