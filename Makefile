@@ -522,6 +522,12 @@ test: packages $(PROGRAMS) ## everything that CI runs: includes, layout, unit, e
 		wall-quick \
 		browser
 
+CLICKHOUSE_TESTS := $(call unit_programs,clickhouse_store clickhouse_commit)
+
+.PHONY: clickhouse
+clickhouse: packages packages-clickhouse $(CLICKHOUSE_TESTS) ## the store on ClickHouse against a real server: conformance, kill -9
+	CLICKHOUSE=1 tests/run-unit --make $(repeat) $(CLICKHOUSE_TESTS)
+
 .PHONY: truth truth-quick
 truth: packages packages-truth $(PROGRAMS) workloads ## stacks against programs that know theirs: all compilers and interpreters
 	python3 -m pytest -q -s --whole tests/truth

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@
 #include "collector/options.h"
 #include "collector/resource_plan.h"
 #include "collector/spikes/spike_watch.h"
+#include "collector/store/clickhouse/clickhouse.h"
 #include "collector/store/rocksdb/rocksdb.h"
 #include "collector/symbols/elf_process.h"
 #include "collector/symbols/file_process.h"
@@ -47,8 +49,11 @@ enum {
 	EXPORT_WORK_PER_BYTE = 26,
 	GRPC_GRACE_MS = 5000,
 	HTTP_GRACE_MS = 2000,
-	REPEATED_LOG_S = 60,                // between log lines about the same failure
-	CERTIFICATE_LEFT_S = 7 * 24 * 3600, // warn daily that it expires
+	CLICKHOUSE_INSERT_INTERVAL_MS = 100, // ten parts a second are merged with ease
+	GRPC_THREADS_MAX = 64,               // of the server, and of --grpc-threads
+	CLICKHOUSE_THREADS_PER_THREAD = 8,   // wait for inserts, per thread of --grpc-threads
+	REPEATED_LOG_S = 60,                 // between log lines about the same failure
+	CERTIFICATE_LEFT_S = 7 * 24 * 3600,  // warn daily that it expires
 	CERTIFICATE_LOG_S = 24 * 3600,
 };
 
@@ -120,6 +125,21 @@ static const char *port_text(const char *address, int port, char text[PORT_TEXT_
 	return text;
 }
 
+static bool is_on_clickhouse(const struct collector *collector)
+{
+	return strcmp(collector->options.store, "clickhouse") == 0;
+}
+
+/** A thread that waits for ClickHouse computes nothing, and those that wait share an insert. */
+static uint32_t grpc_threads(const struct collector *collector)
+{
+	uint64_t threads = collector->options.grpc_threads;
+
+	if (is_on_clickhouse(collector))
+		threads *= CLICKHOUSE_THREADS_PER_THREAD;
+	return threads < GRPC_THREADS_MAX ? (uint32_t)threads : GRPC_THREADS_MAX;
+}
+
 static int open_grpc(struct collector *collector, struct error *err)
 {
 	const struct rpc_method methods[] = {
@@ -142,7 +162,7 @@ static int open_grpc(struct collector *collector, struct error *err)
 	const struct rpc_server_options options = {
 		.address = collector->options.grpc,
 		.message_bytes_max = EXPORT_MESSAGE_BYTES_MAX,
-		.threads = (uint32_t)collector->options.grpc_threads,
+		.threads = grpc_threads(collector),
 		.methods = methods,
 		.method_count = ARRAY_SIZE(methods),
 		.limits = &limits,
@@ -360,6 +380,28 @@ static int open_access(struct collector *collector, struct error *err)
 	return 0;
 }
 
+static int open_store(struct collector *collector, const struct store_options *options,
+		      struct error *err)
+{
+	const struct collector_options *o = &collector->options;
+	const struct clickhouse_options clickhouse = {
+		.urls = o->clickhouse,
+		.database = o->clickhouse_database,
+		.user = o->clickhouse_user,
+		.password_file = o->clickhouse_password_file,
+		.cluster = o->clickhouse_cluster,
+		.insert_interval_ms = CLICKHOUSE_INSERT_INTERVAL_MS,
+	};
+
+	if (is_on_clickhouse(collector)) {
+		// For debug files, the log of queries and the socket of --admin.
+		if (mkdir(o->data, 0750) && errno != EEXIST)
+			return error_errno(err, -errno, "data: cannot create %s", o->data);
+		return clickhouse_store_open(options, &clickhouse, &collector->store, err);
+	}
+	return rocksdb_store_open(options, &collector->store, err);
+}
+
 static int collector_open(struct collector *collector, struct error *err)
 {
 	int rc = plan_resources(collector, err);
@@ -377,7 +419,7 @@ static int collector_open(struct collector *collector, struct error *err)
 
 	rc = open_access(collector, err);
 	if (!rc)
-		rc = rocksdb_store_open(&store_options, &collector->store, err);
+		rc = open_store(collector, &store_options, err);
 	if (!rc)
 		rc = open_audit(collector, err);
 	if (rc)

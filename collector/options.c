@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/http/http_listen.h"
 #include "base/log.h"
+#include "collector/store/clickhouse/clickhouse.h"
 #include "proto/rpc.h"
 
 #define HOUR_NS           (3600 * NS_PER_SECOND)
@@ -88,6 +89,39 @@ static int check_spikes(const struct collector_options *options, struct error *e
 	return rc ? rc : check_url("page-url", options->page_url, err);
 }
 
+/** Of the options of ClickHouse: one that is set, or NULL. */
+static const char *set_of_clickhouse(const struct collector_options *options)
+{
+	return options->clickhouse                 ? "clickhouse"
+	       : options->clickhouse_user          ? "clickhouse-user"
+	       : options->clickhouse_password_file ? "clickhouse-password-file"
+	       : options->clickhouse_cluster       ? "clickhouse-cluster"
+						   : NULL;
+}
+
+static int check_store(const struct collector_options *options, struct error *err)
+{
+	const struct clickhouse_options clickhouse = { .urls = options->clickhouse,
+						       .database = options->clickhouse_database,
+						       .cluster = options->clickhouse_cluster };
+
+	if (strcmp(options->store, "clickhouse") == 0) {
+		if (options->backup || options->restore)
+			return error_set(err, -EINVAL,
+					 "%s: the profiles are in ClickHouse; copy its database by "
+					 "its own means (docs/clickhouse.md)",
+					 options->backup ? "backup" : "restore");
+		return clickhouse_options_check(&clickhouse, err);
+	}
+	if (strcmp(options->store, "rocksdb") != 0)
+		return error_set(err, -EINVAL, "store: \"%s\" is not one of rocksdb and clickhouse",
+				 options->store);
+	if (set_of_clickhouse(options))
+		return error_set(err, -EINVAL, "--%s: needs --store clickhouse",
+				 set_of_clickhouse(options));
+	return 0;
+}
+
 static int check(const struct collector_options *options, int argc, char **argv, int first_word,
 		 struct error *err)
 {
@@ -107,7 +141,9 @@ static int check(const struct collector_options *options, int argc, char **argv,
 		return error_set(err, -EINVAL, "--new-token: needs --roles");
 	if (!!options->check + !!options->backup + !!options->restore > 1)
 		return error_set(err, -EINVAL, "check, backup and restore: only one at a time");
-	int rc = check_spikes(options, err);
+	int rc = check_store(options, err);
+	if (!rc)
+		rc = check_spikes(options, err);
 	if (!rc)
 		rc = check_addresses(options, err);
 	if (!rc)
@@ -144,6 +180,43 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .default_text = "/var/lib/cairn",
 		  .argument = "DIR",
 		  .help = "Store profiles in this directory, created if missing" },
+		{ .name = "store",
+		  .kind = CONFIG_STRING,
+		  .value = &options->store,
+		  .default_text = "rocksdb",
+		  .argument = "NAME",
+		  .help = "Where profiles are stored: rocksdb, in --data; clickhouse, on the "
+			  "servers "
+			  "of --clickhouse, for fleets beyond one machine (docs/clickhouse.md)" },
+		{ .name = "clickhouse",
+		  .kind = CONFIG_STRING,
+		  .value = &options->clickhouse,
+		  .argument = "URLS",
+		  .help = "HTTP interfaces of ClickHouse servers, with commas between: without "
+			  "--clickhouse-cluster each is a shard of its own" },
+		{ .name = "clickhouse-database",
+		  .kind = CONFIG_STRING,
+		  .value = &options->clickhouse_database,
+		  .default_text = "cairn",
+		  .argument = "NAME",
+		  .help = "Database of the profiles, created if missing" },
+		{ .name = "clickhouse-user",
+		  .kind = CONFIG_STRING,
+		  .value = &options->clickhouse_user,
+		  .argument = "NAME",
+		  .help = "User at ClickHouse; may create the database and its tables" },
+		{ .name = "clickhouse-password-file",
+		  .kind = CONFIG_STRING,
+		  .value = &options->clickhouse_password_file,
+		  .argument = "FILE",
+		  .help = "That user's password, in the first line of this file" },
+		{ .name = "clickhouse-cluster",
+		  .kind = CONFIG_STRING,
+		  .value = &options->clickhouse_cluster,
+		  .argument = "NAME",
+		  .help = "The servers are of this cluster (remote_servers in their "
+			  "configuration): its shards share the agents, its replicas have the same "
+			  "profiles" },
 		{ .name = "grpc",
 		  .kind = CONFIG_STRING,
 		  .value = &options->grpc,
@@ -320,7 +393,8 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .min = 1,
 		  .max = 64,
 		  .argument = "N",
-		  .help = "Batches that are processed at the same time" },
+		  .help = "Batches that are processed at the same time; with --store clickhouse "
+			  "eight times as many, at most 64, wait for it" },
 		{ .name = "http-threads",
 		  .kind = CONFIG_UINT,
 		  .value = &options->http_threads,
@@ -360,14 +434,16 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		.summary =
 			"Receives profiles from agents, stores them, and serves them on a web page "
 			"and an HTTP API.",
-		.notes = "Example:\n"
-			 "  cairn-collector --data /var/lib/cairn\n"
-			 "  cairn-collector --data /var/lib/cairn --backup /mnt/backup/cairn\n"
-			 "  cairn-collector --new-token fleet --roles ingest --access access > "
-			 "token\n"
-			 "  cairn-collector --grpc 0.0.0.0:7171 --http 0.0.0.0:7070 --access "
-			 "access \\\n"
-			 "    --tls-cert collector.crt --tls-key collector.key\n",
+		.notes =
+			"Example:\n"
+			"  cairn-collector --data /var/lib/cairn\n"
+			"  cairn-collector --store clickhouse --clickhouse http://clickhouse:8123\n"
+			"  cairn-collector --data /var/lib/cairn --backup /mnt/backup/cairn\n"
+			"  cairn-collector --new-token fleet --roles ingest --access access > "
+			"token\n"
+			"  cairn-collector --grpc 0.0.0.0:7171 --http 0.0.0.0:7070 --access "
+			"access \\\n"
+			"    --tls-cert collector.crt --tls-key collector.key\n",
 		.options = table,
 		.option_count = ARRAY_SIZE(table),
 	};
@@ -383,6 +459,12 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 void collector_options_deinit(struct collector_options *options)
 {
 	free(options->data);
+	free(options->store);
+	free(options->clickhouse);
+	free(options->clickhouse_database);
+	free(options->clickhouse_user);
+	free(options->clickhouse_password_file);
+	free(options->clickhouse_cluster);
 	free(options->grpc);
 	free(options->http);
 	free(options->http_host);

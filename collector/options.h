@@ -7,7 +7,10 @@
 #include "base/config/config.h"
 
 struct collector_options {
-	char *data; // directory
+	char *data;  // directory
+	char *store; // "rocksdb", "clickhouse"
+	char *clickhouse, *clickhouse_database, *clickhouse_user, *clickhouse_password_file;
+	char *clickhouse_cluster;
 	char *grpc; // address
 	char *http;
 	char *http_host; // names with commas between; NULL: none

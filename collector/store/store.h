@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store's interface. An implementation fills struct store_ops (store_ops.h) and passes the
-// conformance tests (tests/unit/collector/store/store_conformance.h). There is one: rocksdb/.
+// conformance tests (tests/unit/collector/store/store_conformance.h): rocksdb/ and clickhouse/.
 //
 // A store is a set of time partitions. In each, a stack is a node of a forest of frames: a node is
 // (parent, frame), and a parent's number is smaller than its children's. So a stack is one integer,

@@ -41,6 +41,44 @@ TEST(defaults_listen_on_loopback_only)
 	collector_options_deinit(&options);
 }
 
+TEST(clickhouse_settings_belong_together)
+{
+	static const struct {
+		const char *words[WORDS_MAX];
+		const char *text; // NULL: accepted
+	} cases[] = {
+		{ { "--store=clickhouse", "--clickhouse=http://a:8123,https://b:8443/" }, NULL },
+		{ { "--store=rocksdb" }, NULL },
+		{ { "--store=mysql" }, "is not one of rocksdb and clickhouse" },
+		{ { "--store=clickhouse" }, "name a server's URL" },
+		{ { "--store=clickhouse", "--clickhouse=a:8123" }, "expected URLs such as" },
+		{ { "--store=clickhouse", "--clickhouse=http://u:p@a:8123" },
+		  "expected URLs such as" },
+		{ { "--store=clickhouse", "--clickhouse=http://a:8123/?x" },
+		  "expected URLs such as" },
+		{ { "--clickhouse=http://a:8123" }, "--clickhouse: needs --store clickhouse" },
+		{ { "--clickhouse-cluster=c" }, "--clickhouse-cluster: needs --store clickhouse" },
+		{ { "--store=clickhouse", "--clickhouse=http://a:8123",
+		    "--clickhouse-database=a.b" },
+		  "letters, digits" },
+		{ { "--store=clickhouse", "--clickhouse=http://a:8123",
+		    "--clickhouse-cluster=a'b" },
+		  "letters, digits" },
+		{ { "--store=clickhouse", "--clickhouse=http://a:8123", "--backup=/tmp/b" },
+		  "docs/clickhouse.md" },
+	};
+
+	for EACH (c, cases) {
+		struct collector_options options = { 0 };
+		struct error err = { 0 };
+
+		EXPECT_EQ(c->text ? -EINVAL : 0, parse(&options, c->words, &err), c->words[0]);
+		if (c->text && !strstr(err.text, c->text))
+			fail_msg("\"%s\" does not say \"%s\"", err.text, c->text);
+		collector_options_deinit(&options);
+	}
+}
+
 TEST(disk_settings_are_parsed)
 {
 	const char *const words[WORDS_MAX] = { "--retention-size=2GiB", "--disk-free=3MiB",
@@ -163,5 +201,6 @@ TEST(what_others_reach_needs_tls_and_login)
 
 RUN_TESTS(cmocka_unit_test(what_others_reach_needs_tls_and_login),
 	  cmocka_unit_test(defaults_listen_on_loopback_only),
+	  cmocka_unit_test(clickhouse_settings_belong_together),
 	  cmocka_unit_test(disk_settings_are_parsed), cmocka_unit_test(settings_are_parsed),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name))
