@@ -5,6 +5,7 @@ import { request } from "./api.js";
 import { FlameTree } from "./flame_tree.js";
 import { isGauge, specOf } from "./profile_type.js";
 import { rangeSelector } from "./queries.js";
+import { regionsOf } from "./regions.js";
 import { formatSelector, parseSelector, selectedValue, withValue } from "./selector.js";
 import { absoluteTime, resolveRange } from "./time_range.js";
 
@@ -25,12 +26,17 @@ export const BASELINES = [
 /** What can be told apart: [value of the view's field `show`, words]. */
 export const CHANGES = [["all", "All"], ["new", "New"], ["gone", "Gone"], ["grown", "Grown"], ["shrunk", "Shrunk"]];
 
-/** The times of the baseline in @view at @now_ms, for those that have any: { from_ms, to_ms } or { error }. */
+/**
+ * The times of the baseline in @view at @now_ms, for those that have any: { from_ms, to_ms } or { error }. The rest of what
+ * regions of a heat map were selected in is the whole range.
+ */
 export function baselineRange(view, range, now_ms) {
 	const length = range.to_ms - range.from_ms;
 
 	if (view.base_from || view.base_to)
 		return resolveRange(view.base_from || "now-15m", view.base_to || "now", now_ms);
+	if (view.against === "rest" && view.sel)
+		return range;
 	if (view.against === "rest")
 		return { from_ms: range.from_ms - WINDOW * length, to_ms: Math.min(range.to_ms + WINDOW * length, Math.max(now_ms, range.to_ms)) };
 	return { from_ms: range.from_ms - length, to_ms: range.from_ms };
@@ -43,7 +49,9 @@ export function isComplete(view) {
 
 /** The parameters of /api/v1/diff for @view, without those of the form of its answer. */
 export function diffParams(view, range, now_ms) {
-	const params = { query: rangeSelector(view), type: view.type, from: range.from_ms, to: range.to_ms, norm: view.norm };
+	const regions = regionsOf(view).map(({ from_ms, to_ms }) => `${from_ms}/${to_ms}`).join(",");
+	const times = regions ? { ranges: regions } : { from: range.from_ms, to: range.to_ms };
+	const params = { query: rangeSelector(view), type: view.type, ...times, norm: view.norm };
 	const base = rangeSelector({ ...view, query: view.base || view.query });
 
 	if (["1h", "1d", "7d"].includes(view.against))
@@ -52,9 +60,9 @@ export function diffParams(view, range, now_ms) {
 		return { ...params, against_query: base };
 	if (view.against === "before")
 		return params;
-	const times = baselineRange(view, range, now_ms);
+	const base_times = baselineRange(view, range, now_ms);
 	return { ...params, against: view.against === "rest" ? "rest" : "", against_query: view.against === "range" && view.base ? base : "",
-		 against_from: times.from_ms, against_to: times.to_ms };
+		 against_from: base_times.from_ms, against_to: base_times.to_ms };
 }
 
 /** A Comparison of @view. Throws ApiError, or Error on a malformed answer. */
@@ -153,13 +161,15 @@ export function compareWithSiblings(view, name, value) {
 	return { against: "query", query: withValue(view.query, name, value), base: formatSelector([...others, { name, op: "!=", value }]) };
 }
 
-/** What changes in @view to show side @side on the service page; null: it is no single range. */
+/** What changes in @view to show side @side on the service page; isWhole: false where what lies between its parts is shown, too. */
 export function openSide(view, comparison, side) {
 	const { query, ranges_ns } = comparison.sides[side];
 	const isWhole = ranges_ns.length === 1;
 	const ends = [ranges_ns[0][0], ranges_ns.at(-1)[1]].map((ns) => absoluteTime(ns / 1e6));
 
-	return { page: "service", query: shortQuery(view, query), from: ends[0], to: ends[1], zoom: "", isWhole };
+	if (side === 1 && view.sel)
+		return { page: "service", query: shortQuery(view, query), over: "heat", zoom: "", isWhole: true };
+	return { page: "service", query: shortQuery(view, query), from: ends[0], to: ends[1], sel: "", zoom: "", isWhole };
 }
 
 // Idle time is excluded by the view's own field.

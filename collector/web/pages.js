@@ -18,7 +18,7 @@ export const PAGES = [
 	{ name: "services", title: "Services", controls: [], fields: ["from", "to"], mount: mountServices },
 	{ name: "service", title: "Profiles", controls: ["service", "selector", "type", "download"] },
 	{ name: "compare", title: "Compare", controls: ["service", "selector", "type"], mount: mountCompare,
-	  fields: ["query", "type", "from", "to", "idle", "against", "base", "base_from", "base_to", "norm", "by"] },
+	  fields: ["query", "type", "from", "to", "idle", "sel", "against", "base", "base_from", "base_to", "norm", "by"] },
 	{ name: "health", title: "Fleet", controls: [], fields: ["from", "to"], mount: mountFleet },
 ];
 

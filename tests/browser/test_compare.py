@@ -2,6 +2,7 @@
 """The compare page: what is compared with what, changes in colour and as a table, links to both sides."""
 
 import re
+import time
 import urllib.parse
 
 import pytest
@@ -84,6 +85,18 @@ def test_each_baseline_asks_for_its_own(fake, open_page):
     assert asked(fake)["norm"] == "share" and "%" in rows(page)[0]["cells"][1]
     page.open(page.address())  # the link restores all of it
     assert asked(fake)["against_query"] == '{service="vector-db"}' and asked(fake)["norm"] == "share"
+    assert page.complaints() == []
+
+
+def test_regions_are_compared_with_the_rest_of_the_range(fake, open_page):
+    now_ms = int(time.time() * 1000)
+    page = open_page(fake.url + f"/?page=compare&query={SERVICE}&from={now_ms - 300000}&to={now_ms}&live=off&against=rest"
+                     f"&sel={now_ms - 200000}-{now_ms - 190000},{now_ms - 100000}-{now_ms - 99000}", width=1280, height=800)
+    assert asked(fake)["ranges"] == f"{now_ms - 200000}/{now_ms - 190000},{now_ms - 100000}/{now_ms - 99000}"
+    assert asked(fake)["against_from"] == str(now_ms - 300000) and asked(fake)["against_to"] == str(now_ms) and "from" not in asked(fake)
+    page.click(".side-b a")
+    page.settle()
+    assert page.shown("#main-panel") and "sel=" in page.address() and "over=heat" in page.address()
     assert page.complaints() == []
 
 
