@@ -4,6 +4,7 @@
 #include "base/import/chrome_trace_import.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,10 @@ static int malformed(struct trace *trace, const char *what)
 
 static int out_of(struct trace *trace, int rc, const char *what)
 {
-	return error_errno(trace->err, rc, "Chrome trace: %s", what);
+	char where[64];
+
+	snprintf(where, sizeof(where), "Chrome trace: %s", what);
+	return import_failed(rc, trace->err, where);
 }
 
 // ---- threads and names ------------------------------------------------------------------------

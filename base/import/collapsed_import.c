@@ -159,9 +159,13 @@ static int add_line(struct collapsed *collapsed, const char *at, const char *end
 
 	if (!rc)
 		rc = add_stack(collapsed, &stack);
-	if (rc)
-		return error_errno(collapsed->err, rc, "collapsed stacks: line %llu",
-				   (unsigned long long)collapsed->line);
+	if (rc) {
+		char where[64];
+
+		snprintf(where, sizeof(where), "collapsed stacks: line %llu",
+			 (unsigned long long)collapsed->line);
+		return import_failed(rc, collapsed->err, where);
+	}
 	if (__builtin_mul_overflow(count, collapsed->scale, &count))
 		return error_set(collapsed->err, -EINVAL,
 				 "collapsed stacks: line %llu: the count is too large",

@@ -27,6 +27,14 @@ void importer_deinit(struct importer *importer)
 	importer->profile = NULL;
 }
 
+int import_failed(int rc, struct error *err, const char *where)
+{
+	if (rc == -E2BIG)
+		return error_set(err, rc, "%s: too many, or a stack too deep; push less at once",
+				 where);
+	return error_errno(err, rc, "%s", where);
+}
+
 int import_string(struct importer *importer, const char *text, size_t size, uint32_t *ret_number)
 {
 	if (size > STRING_BYTES_MAX)
@@ -218,11 +226,9 @@ int import_row(struct importer *importer, uint32_t series, uint32_t stack,
 
 	for (uint32_t i = 0; i < time->part_count; i++) {
 		slots += time->parts[i].slot_count;
-		// The parts add up to the value, however they are rounded.
-		int64_t until = i + 1 == time->part_count
-					? value
-					: (int64_t)((__int128)value * (int64_t)slots /
-						    (int64_t)time->slot_count);
+		// The parts add up to the value, however they are rounded: of all slots it is all of it.
+		int64_t until =
+			(int64_t)((__int128)value * (int64_t)slots / (int64_t)time->slot_count);
 		int64_t part = until - given;
 
 		given = until;

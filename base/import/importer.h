@@ -37,6 +37,9 @@ struct importer {
 int importer_init(struct importer *importer, uint64_t now_ns, uint64_t rows_max);
 void importer_deinit(struct importer *importer);
 
+/** Fill @err with what base/profile refused: @rc of what it is about. Returns @rc. */
+int import_failed(int rc, struct error *err, const char *where);
+
 /** The number of @text (@size bytes, cut at STRING_BYTES_MAX). Returns 0, -ENOMEM or -E2BIG. */
 int import_string(struct importer *importer, const char *text, size_t size, uint32_t *ret_number);
 

@@ -72,7 +72,10 @@ static int malformed(struct otlp *otlp, const char *what)
 
 static int out_of(struct otlp *otlp, int rc, const char *what)
 {
-	return error_errno(otlp->err, rc, "OTLP: %s", what);
+	char where[64];
+
+	snprintf(where, sizeof(where), "OTLP: %s", what);
+	return import_failed(rc, otlp->err, where);
 }
 
 static int no_entry(struct otlp *otlp, const char *field, uint64_t index, enum table table)

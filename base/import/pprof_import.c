@@ -4,6 +4,7 @@
 #include "base/import/pprof_import.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,7 +129,10 @@ static int malformed(struct pprof *pprof, const char *what)
 
 static int out_of(struct pprof *pprof, int rc, const char *what)
 {
-	return error_errno(pprof->err, rc, "pprof: %s", what);
+	char where[64];
+
+	snprintf(where, sizeof(where), "pprof: %s", what);
+	return import_failed(rc, pprof->err, where);
 }
 
 // ---- ids --------------------------------------------------------------------------------------

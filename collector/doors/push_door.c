@@ -70,6 +70,8 @@ static int finish_labels(struct labels *labels, struct error *err)
 {
 	int rc = import_finish_labels(labels);
 
+	if (rc == -E2BIG)
+		return error_set(err, -EINVAL, "labels: more than %d", LABELS_MAX);
 	return rc ? error_errno(err, rc, "labels") : 0;
 }
 

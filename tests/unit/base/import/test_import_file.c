@@ -28,20 +28,23 @@ static const char speedscope[] =
 	"3}]}}";
 
 // Self times: outer 100 - 60 ms, inner 60 ms; the kernel runs beside them; B without E ends with the trace.
-static const char chrome[] = "{\"baseTimeNanoseconds\":1,\"traceEvents\":["
-			     "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":2,\"args\":{"
-			     "\"name\":\"main thread\"}},"
-			     "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"inner\",\"pid\":1,"
-			     "\"tid\":2,\"ts\":20000.5,\"dur\":60000},"
-			     "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"outer\",\"pid\":1,"
-			     "\"tid\":2,\"ts\":0,\"dur\":100000,\"args\":{\"a\":[1]}},"
-			     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm<float, "
-			     "4>\",\"pid\":0,\"tid\":7,\"ts\":30000,\"dur\":\"50000\"},"
-			     "{\"ph\":\"B\",\"name\":\"f\",\"pid\":1,\"tid\":\"x\",\"ts\":10000,"
-			     "\"args\":{\"filename\":\"b.py\",\"line\":7}},"
-			     "{\"ph\":\"B\",\"name\":\"g\",\"pid\":1,\"tid\":\"x\",\"ts\":15000},"
-			     "{\"ph\":\"E\",\"pid\":1,\"tid\":\"x\",\"ts\":25000},"
-			     "{\"ph\":\"i\",\"name\":\"instant\",\"pid\":1,\"tid\":2,\"ts\":1}]}";
+static const char chrome[] =
+	"{\"baseTimeNanoseconds\":1,\"traceEvents\":["
+	"{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":2,\"args\":{"
+	"\"name\":\"main thread\"}},"
+	"{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"inner\",\"pid\":1,"
+	"\"tid\":2,\"ts\":20000.5,\"dur\":60000},"
+	"{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"outer\",\"pid\":1,"
+	"\"tid\":2,\"ts\":0,\"dur\":100000,\"args\":{\"a\":[1]}},"
+	"{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm<float, "
+	"4>\",\"pid\":0,\"tid\":7,\"ts\":30000,\"dur\":\"50000\"},"
+	"{\"ph\":\"B\",\"name\":\"f\",\"pid\":1,\"tid\":\"x\",\"ts\":10000,"
+	"\"args\":{\"filename\":\"b.py\",\"line\":7}},"
+	"{\"ph\":\"B\",\"name\":\"g\",\"pid\":1,\"tid\":\"x\",\"ts\":15000},"
+	"{\"ph\":\"E\",\"pid\":1,\"tid\":\"x\",\"ts\":25000},"
+	"{\"ph\":\"X\",\"name\":\"part\",\"pid\":1,\"tid\":5,\"ts\":0,\"dur\":10000},"
+	"{\"ph\":\"X\",\"name\":\"whole\",\"pid\":1,\"tid\":5,\"ts\":0,\"dur\":40000},"
+	"{\"ph\":\"i\",\"name\":\"instant\",\"pid\":1,\"tid\":2,\"ts\":1}]}";
 
 static const char perf[] =
 	"# captured\n"
@@ -94,7 +97,8 @@ TEST(formats_add_up_exactly)
 		  "speedscope", 0 },
 		{ chrome, WALL,
 		  "p;f (b.py:7) 80000000\np;f (b.py:7);g 10000000\np;outer 40000000\np;outer;inner "
-		  "60000000\n",
+		  "60000000\n"
+		  "p;whole 30000000\np;whole;part 10000000\n",
 		  "Chrome trace", 0 },
 		{ chrome, PROFILE_TYPE_GPU_KERNEL, "p;gemm<float, 4> 50000000\n", "GPU kernels",
 		  0 },

@@ -85,6 +85,28 @@ TEST(ingest_refuses_in_words)
 	}
 }
 
+TEST(limits_are_named_in_words)
+{
+	_cleanup_(buffer_deinit) struct buffer tags = { 0 }, frames = { 0 };
+	struct doors_fixture f;
+
+	open_doors(&f);
+	buffer_append(&tags, "name\0web{", 9);
+	for (int i = 0; i < 40; i++)
+		buffer_printf(&tags, "l%d=v,", i);
+	buffer_append(&tags, "}\0", 3);
+	assert_int_equal(ingest(&f, (const char *)tags.bytes, "a 1\n"), -EINVAL);
+	assert_string_equal("labels: more than 32", f.err.text);
+	for (int i = 0; i < 70000; i++)
+		buffer_append_string(&frames, "a;");
+	buffer_append_string(&frames, " 1\n");
+	assert_int_equal(ingest(&f, "name\0web\0", buffer_string(&frames)), -E2BIG);
+	assert_string_equal(
+		"collapsed stacks: line 1: too many, or a stack too deep; push less at once",
+		f.err.text);
+	close_doors(&f);
+}
+
 TEST(ingest_reads_parts_of_a_form)
 {
 	static const char body[] =
@@ -271,6 +293,7 @@ TEST(takes_memory_before_it_reads)
 }
 
 RUN_TESTS(cmocka_unit_test(ingest_reads_folded_stacks), cmocka_unit_test(ingest_refuses_in_words),
+	  cmocka_unit_test(limits_are_named_in_words),
 	  cmocka_unit_test(ingest_reads_parts_of_a_form),
 	  cmocka_unit_test(push_takes_labels_of_url),
 	  cmocka_unit_test(pusher_joins_series_into_one_batch), cmocka_unit_test(pusher_reads_json),
