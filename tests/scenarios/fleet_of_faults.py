@@ -141,7 +141,7 @@ SCENARIOS = {
     "reload": lambda: Scenario("reload", 2, (4, 8), "load_model parse_weights", types=["process_cpu", "memory:page_fault"]),
     "gc_pause": lambda: Scenario("gc_pause", 2, (4, 8), "collect_garbage"),
     "throttling": lambda: Throttled("steady", 2, (6, 10), "Throttled", types=["cpu_throttled"], of_one=False),
-    "disk": lambda: Scenario("disk", 2, (4, 8), "write_log", types=["off_cpu"]),
+    "disk": lambda: Scenario("disk", 2, (4, 8), "write_log"),
     "tokenizer": lambda: Scenario("tokenizer", 2, (4, 8), "encode", types=["off_cpu"]),
     "neighbour": lambda: NoisyNeighbour("steady", 2, (5, 8), "", of_one=False),
     "deployment": lambda: SlowDeployment("deployment", 2, (8, 12), "render", types=["process_cpu"]),
