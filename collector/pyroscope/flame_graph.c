@@ -70,17 +70,20 @@ static int keep_call_site(struct flame_tree *tree, const Querier__V1__StackTrace
 	return 0;
 }
 
+/** At most @nodes_max nodes of it: totals stay exact, so that the rest is in "other". */
 static int read_tree(const struct querier_call *call,
-		     const Querier__V1__SelectMergeStacktracesRequest *request,
+		     const Querier__V1__SelectMergeStacktracesRequest *request, uint32_t nodes_max,
 		     struct flame_tree *ret_tree, struct error *err)
 {
 	struct querier_query query;
+	int64_t cut;
 	int rc = querier_query_init(&query, call, request->profile_typeid, request->label_selector,
 				    request->start, request->end, err);
 
 	if (!rc)
 		rc = query_flame_tree(&query.query, ret_tree, err);
-	if (!rc && keep_call_site(ret_tree, request->stack_trace_selector))
+	if (!rc && (keep_call_site(ret_tree, request->stack_trace_selector) ||
+		    flame_tree_truncate(ret_tree, nodes_max, &cut)))
 		rc = out_of_memory(-ENOMEM, err);
 	querier_query_deinit(&query);
 	return rc;
@@ -91,7 +94,7 @@ int pyroscope_flame_graph(const struct querier_call *call,
 			  struct flamebearer *ret_bearer, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
-	int rc = read_tree(call, request, &tree, err);
+	int rc = read_tree(call, request, nodes_of(request->max_nodes), &tree, err);
 
 	if (rc)
 		return rc;
@@ -106,10 +109,11 @@ int pyroscope_flame_graph_diff(const struct querier_call *call,
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree left_tree = { 0 }, right_tree = { 0 };
 	int64_t nodes = left->max_nodes > right->max_nodes ? left->max_nodes : right->max_nodes;
-	int rc = read_tree(call, left, &left_tree, err);
+	// What one side lacks the other may have: only trees that are too large lose their smallest nodes here.
+	int rc = read_tree(call, left, QUERY_NODES_MAX, &left_tree, err);
 
 	if (!rc)
-		rc = read_tree(call, right, &right_tree, err);
+		rc = read_tree(call, right, QUERY_NODES_MAX, &right_tree, err);
 	if (rc)
 		return rc;
 	rc = flamebearer_init(ret_bearer, &left_tree, &right_tree, nodes_of(nodes));

@@ -120,6 +120,11 @@ static const struct {
 	  "{\"values\":[\"0\",\"9\",\"0\",\"0\"]},{\"values\":[\"0\",\"9\",\"0\",\"1\"]},"
 	  "{\"values\":[\"0\",\"8\",\"8\",\"2\",\"0\",\"1\",\"1\",\"3\"]}],"
 	  "\"total\":\"9\",\"maxSelf\":\"8\"}}" },
+	{ "few nodes", "SelectMergeStacktraces", "{" CPU ",\"maxNodes\":3," RANGE "}",
+	  "{\"flamegraph\":{\"names\":[\"total\",\"main\",\"f\",\"other\"],\"levels\":["
+	  "{\"values\":[\"0\",\"9\",\"0\",\"0\"]},{\"values\":[\"0\",\"9\",\"0\",\"1\"]},"
+	  "{\"values\":[\"0\",\"8\",\"8\",\"2\",\"0\",\"1\",\"1\",\"3\"]}],"
+	  "\"total\":\"9\",\"maxSelf\":\"8\"}}" },
 	{ "a call site", "SelectMergeStacktraces",
 	  "{" CPU
 	  ",\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"},{\"name\":\"g\"}]}," RANGE
