@@ -180,6 +180,16 @@ static char *without_idle(const struct diff_options *options, const char *select
 	return selector_text_with(selector, LABEL_WAIT "!=\"idle\"");
 }
 
+static int check_stacks(const struct diff_options *options, struct error *err)
+{
+	const struct profile_type_spec *spec = profile_type_spec(options->type);
+
+	if (!spec || !spec->no_stacks || profile_type_is_gauge(options->type))
+		return 0;
+	return error_set(err, -EINVAL, "--type %s: it has no stacks to compare",
+			 options->type_text);
+}
+
 static int check(struct diff_options *options, struct error *err)
 {
 	enum export_suffix { SUFFIX_BYTES = sizeof(".collapsed") - 1 };
@@ -188,6 +198,8 @@ static int check(struct diff_options *options, struct error *err)
 
 	if (!rc && profile_type_of_text(options->type_text, &options->type, &cause))
 		rc = error_set(err, -EINVAL, "--type: %s", cause.text);
+	if (!rc)
+		rc = check_stacks(options, err);
 	if (!rc)
 		rc = read_against(options, err);
 	if (!rc)

@@ -626,6 +626,7 @@ def test_diff_writes_folded_stacks(fleet, runs, tmp_path):
     (["x", "--against", "{service="], 1, ["against_query", "column"]),
     (["x", "-o", "out.svg"], 2, [".collapsed"]),
     (["x", "--type", "rss"], 1, ["gauge"]),
+    (["x", "--type", "wall"], 2, ["--type wall", "no stacks"]),
 ])
 def test_diff_explains_what_is_wrong(fleet, arguments, code, words):
     done = diff(fleet, *arguments)
