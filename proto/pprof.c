@@ -573,9 +573,9 @@ static int encode(struct encoder *encoder, const char *type, const struct profil
 
 	if (!rc)
 		rc = lay_out_types(encoder, parts, &sample_type, &period_type);
-	if (!rc)
+	if (!rc && encoder->period)
 		rc = add_string(encoder, "samples", &counts.type);
-	if (!rc)
+	if (!rc && encoder->period)
 		rc = add_string(encoder, "count", &counts.unit);
 	if (!rc)
 		rc = point_at_strings(encoder);

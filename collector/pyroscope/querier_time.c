@@ -233,7 +233,7 @@ int querier_heat_map(const struct querier_call *call, const ProtobufCMessage *me
 	const Querier__V1__SelectHeatmapRequest *request = (const void *)message;
 	_cleanup_(heat_map_deinit) struct heat_map map = { 0 };
 	struct querier_query query;
-	uint64_t step_ns = 0;
+	uint64_t step_ns = 0, second_ns = NS_PER_SECOND;
 	int rc = querier_query_init(&query, call, request->profile_typeid, request->label_selector,
 				    request->start, request->end, err);
 
@@ -246,7 +246,10 @@ int querier_heat_map(const struct querier_call *call, const ProtobufCMessage *me
 		step_ns = (step_ns + NS_PER_SECOND - 1) / NS_PER_SECOND * NS_PER_SECOND;
 		while (range_ns / step_ns >= QUERIER_HEAT_MAP_SLOTS_MAX)
 			step_ns *= 2;
-		rc = query_heat_map(&query.query, NS_PER_SECOND, 0, &map, err);
+		// In weeks there are more seconds than a heat map has.
+		while (range_ns / second_ns >= QUERY_SLOTS_MAX - 1)
+			second_ns *= 2;
+		rc = query_heat_map(&query.query, second_ns, 0, &map, err);
 	}
 	if (!rc)
 		rc = respond_heat_map(call, &map, step_ns, err);

@@ -149,6 +149,9 @@ static const struct {
 	  "{" CPU ",\"groupBy\":[\"service_name\",\"__profile_type__\"],\"step\":1," RANGE "}",
 	  "{\"series\":[{\"labels\":[{\"name\":\"service_name\",\"value\":\"web\"}],\"points\":["
 	  "{\"value\":3,\"timestamp\":\"1000000\"},{\"value\":6,\"timestamp\":\"1001000\"}]}]}" },
+	{ "a month has no heat then", "SelectHeatmap",
+	  "{" CPU ",\"labelSelector\":\"{pod=\\\"x\\\"}\",\"start\":1,\"end\":\"2678000000\"}",
+	  "{}" },
 	{ "the largest one", "SelectSeries",
 	  "{" CPU ",\"groupBy\":[\"service_name\",\"pod\"],\"step\":2,\"limit\":\"1\"," RANGE "}",
 	  "{\"series\":[{\"labels\":[{\"name\":\"pod\",\"value\":\"web-1\"},"
