@@ -197,6 +197,64 @@ TEST(kill_9_of_the_server_loses_nothing_acknowledged)
 	store_close(store);
 }
 
+/* Two servers, a shard each, as their configuration says. While one is away, its agents' batches are refused, and queries
+ * fail rather than leave its samples out. */
+TEST(a_killed_shard_of_a_cluster_loses_nothing)
+{
+	struct clickhouse_server_process servers[2];
+	struct store *store = NULL;
+	struct error err = { 0 };
+	char more[1024], urls[160];
+	uint32_t refused = 0;
+
+	for (int i = 0; i < 2; i++)
+		clickhouse_server_prepare(&servers[i]);
+	snprintf(more, sizeof(more),
+		 "<remote_servers><fleet>"
+		 "<shard><replica><host>127.0.0.1</host><port>%d</port></replica></shard>"
+		 "<shard><replica><host>127.0.0.1</host><port>%d</port></replica></shard>"
+		 "</fleet></remote_servers>",
+		 servers[0].tcp_port, servers[1].tcp_port);
+	for (int i = 0; i < 2; i++) {
+		clickhouse_server_configure(&servers[i], more);
+		clickhouse_server_run(&servers[i]);
+	}
+	snprintf(urls, sizeof(urls), "%s,%s", servers[1].url, servers[0].url); // in any order
+	const struct store_options options = { 0 };
+	const struct clickhouse_options clickhouse = { .urls = urls,
+						       .database = "sharded",
+						       .cluster = "fleet" };
+	if (clickhouse_store_open(&options, &clickhouse, &store, &err))
+		fail_msg("%s", err.text);
+	EXPECT_EQ(2, ((struct clickhouse_store *)store)->client.shard_count, "shards");
+	for (uint64_t agent = 0; agent < 16; agent++)
+		append_text(store, agent, 1, "service=a", hour_ns(0), "main;leaf", 1);
+	EXPECT_EQ(16, sum_of(store), "both shards");
+
+	clickhouse_server_kill(&servers[0]);
+	for (uint64_t agent = 0; agent < 16; agent++) {
+		struct store_batch_id batch = batch_of(agent, 2);
+		struct profile *profile = test_profile();
+		struct store_append_result result;
+
+		add_text(profile, "service=a", hour_ns(0), "main;leaf", 100);
+		refused += store_append(store, &batch, profile, &result, &err) != 0;
+		profile_free(profile);
+	}
+	assert_true(refused > 0 && refused < 16);
+	struct selector selector = selector_of("{}");
+	struct store_selection *selection;
+	assert_true(store_select(store, &selector, NULL, all_time, &selection, &err) < 0);
+	if (!strstr(err.text, servers[0].url))
+		fail_msg("\"%s\" does not name the server", err.text);
+	selector_deinit(&selector);
+	clickhouse_server_run(&servers[0]);
+	EXPECT_EQ(16 + 100 * (16 - (int64_t)refused), sum_of(store), "what was acknowledged");
+	store_close(store);
+	for (int i = 0; i < 2; i++)
+		clickhouse_server_remove(&servers[i]);
+}
+
 /* The server was killed after the samples and before what acknowledges them; the agent sends again, elsewhere. */
 TEST(a_batch_whose_acknowledgement_got_lost_counts_once)
 {
@@ -461,6 +519,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kill_9_of_the_server_loses_nothing_acknowledged),
+		cmocka_unit_test(a_killed_shard_of_a_cluster_loses_nothing),
 		cmocka_unit_test(a_batch_whose_acknowledgement_got_lost_counts_once),
 		cmocka_unit_test(an_agent_may_change_its_collector),
 		cmocka_unit_test(a_server_that_does_not_answer_is_named),
