@@ -681,7 +681,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 # ---- running --------------------------------------------------------------------------------
 
 .PHONY: run
-run: packages $(PROGRAMS) ## profile this machine: collector, agent and the page; Ctrl-C ends it
+run: packages $(PROGRAMS) ## profile this machine: collector, agent and the page; Ctrl-C ends it; STORE=clickhouse: profiles in Debian's ClickHouse
 	exec deploy/run
 
 .PHONY: demo

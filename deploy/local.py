@@ -15,6 +15,22 @@ AGENT_READY_SECONDS = 30
 MOUNTS = [("bpf", "/sys/fs/bpf"), ("tracefs", "/sys/kernel/tracing")]
 
 
+CLICKHOUSE = "/usr/sbin/clickhouse-server"
+CLICKHOUSE_PORT = 18123
+CLICKHOUSE_CONFIG = """<yandex>
+<logger><level>warning</level><log>{folder}/log</log><errorlog>{folder}/errors</errorlog></logger>
+<listen_host>127.0.0.1</listen_host><http_port>{http}</http_port><tcp_port>{tcp}</tcp_port>
+<path>{folder}/data/</path><tmp_path>{folder}/tmp/</tmp_path>
+<mark_cache_size>67108864</mark_cache_size><users_config>{folder}/users.xml</users_config>
+<default_profile>default</default_profile><default_database>default</default_database>
+</yandex>
+"""
+CLICKHOUSE_USERS = """<yandex><profiles><default/></profiles><quotas><default/></quotas><users><default>
+<password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota>
+</default></users></yandex>
+"""
+
+
 def parser_with_addresses(description):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parser = argparse.ArgumentParser(description=description)
@@ -28,6 +44,8 @@ def parser_with_addresses(description):
                         metavar="TIME", help="how often the agent ships (%(default)s)")
     parser.add_argument("--data", default=os.environ.get("CAIRN_DATA"), metavar="DIR",
                         help="the collector's data (build/run/data)")
+    parser.add_argument("--store", default=os.environ.get("STORE", "rocksdb"), metavar="NAME",
+                        help="rocksdb, or clickhouse: on a server of its own (%(default)s)")
     return parser
 
 
@@ -50,6 +68,29 @@ def mount_file_systems():
             print(f"mounted {kind} on {place}")
 
 
+def start_clickhouse(supervisor, folder):
+    """Start Debian's server on loopback, with all it has in the folder; returns the collector's options."""
+    os.makedirs(folder, exist_ok=True)
+    if not os.path.exists(CLICKHOUSE):
+        raise StartFailed(f"there is no {CLICKHOUSE}: apt-get install clickhouse-server")
+    with open(os.path.join(folder, "config.xml"), "w", encoding="utf-8") as config:
+        config.write(CLICKHOUSE_CONFIG.format(folder=folder, http=CLICKHOUSE_PORT,
+                                              tcp=CLICKHOUSE_PORT + 1))
+    with open(os.path.join(folder, "users.xml"), "w", encoding="utf-8") as users:
+        users.write(CLICKHOUSE_USERS)
+    url = f"http://127.0.0.1:{CLICKHOUSE_PORT}"
+    supervisor.start("clickhouse", [CLICKHOUSE, f"--config-file={folder}/config.xml"])
+    supervisor.wait_until("ClickHouse", lambda: is_answering(f"{url}/ping"),
+                          COLLECTOR_READY_SECONDS)
+    return ["--store", "clickhouse", "--clickhouse", url]
+
+
+def store_options(supervisor, store, data):
+    if store == "clickhouse":
+        return start_clickhouse(supervisor, os.path.join(os.path.abspath(data), "clickhouse"))
+    return ["--store", store]
+
+
 def start(supervisor, options, folder):
     """Start both; return when the agent's first data has reached the collector."""
     data = options.data or os.path.join(folder, "data")
@@ -60,7 +101,8 @@ def start(supervisor, options, folder):
                           "CAIRN_HTTP=127.0.0.1:7080 CAIRN_GRPC=127.0.0.1:7181 make run.")
     began = time.monotonic()
     supervisor.start("collector", [os.path.join(options.build, "cairn-collector"), "--data", data,
-                                   "--grpc", options.grpc, "--http", options.http])
+                                   "--grpc", options.grpc, "--http", options.http,
+                                   *store_options(supervisor, options.store, data)])
     supervisor.wait_until("the collector's readiness",
                           lambda: is_answering(f"http://{options.http}/readyz"),
                           COLLECTOR_READY_SECONDS)
