@@ -78,7 +78,15 @@ static struct profile *batch_profile(uint64_t agent, uint64_t sequence)
 	return profile;
 }
 
-/** As an agent does: what is refused is sent again. */
+/** As another collector is: what the servers say decides. */
+static void forget_agents(struct clickhouse_store *store)
+{
+	pthread_mutex_lock(&store->agents_lock);
+	agent_table_deinit(&store->agents);
+	pthread_mutex_unlock(&store->agents_lock);
+}
+
+/** As an agent does: what is refused is sent again, to another collector. */
 static void *send_batches(void *argument)
 {
 	struct sender *sender = argument;
@@ -96,8 +104,10 @@ static void *send_batches(void *argument)
 		else
 			sender->refused++;
 		free(result.unknown_stacks);
-		if (rc)
+		if (rc) {
+			forget_agents((struct clickhouse_store *)sender->store);
 			usleep(5000);
+		}
 	}
 	return NULL;
 }
