@@ -527,6 +527,7 @@ CLICKHOUSE_TESTS := $(call unit_programs,clickhouse_store clickhouse_commit)
 .PHONY: clickhouse
 clickhouse: packages packages-clickhouse $(CLICKHOUSE_TESTS) ## the store on ClickHouse against a real server: conformance, kill -9
 	CLICKHOUSE=1 tests/run-unit --make $(repeat) $(CLICKHOUSE_TESTS)
+	$(pytest) tests/clickhouse
 
 .PHONY: truth truth-quick
 truth: packages packages-truth $(PROGRAMS) workloads ## stacks against programs that know theirs: all compilers and interpreters
