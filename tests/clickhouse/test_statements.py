@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-session = pytest.importorskip("chdb.session", reason="pip install chdb")
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "collector/store/clickhouse/clickhouse_sql.h"
 TABLES = {"locations": ("LOCATION", "id", "detail"), "stacks": ("STACK", "id", ""), "series": ("SERIES", "id", ""),
           "samples": ("SAMPLE", "(service, series, minute, batch)", ""), "batches": ("BATCH", "boot", "sequence")}
@@ -28,7 +27,8 @@ def fixed(text):
 
 @pytest.fixture(scope="module")
 def ask():
-    server, sql = session.Session(), statements()
+    chdb = pytest.importorskip("chdb.session", reason="chdb is missing: pip install chdb")
+    server, sql = chdb.Session(), statements()
 
     def run(statement, *values):
         for value in values:
