@@ -40,6 +40,6 @@ def complete(*words):
 
 
 def test_bash_completes_commands_and_flags():
-    assert complete("cairn", "d") == {"dump", "diagnose", "delete", "doctor"}
+    assert complete("cairn", "d") == {"dump", "diagnose", "diff", "delete", "doctor"}
     assert {"--tls-ca", "--tls-cert", "--tls-key"} == complete("/usr/bin/cairn-agent", "--tls")
     assert complete("cairn", "doctor", "--tok") == complete("cairn", "query", "--tok") == {"--token-file"}
