@@ -199,6 +199,36 @@ static struct cpu_event *cpu_events(const struct perf_events *events)
 
 // ---- life -----------------------------------------------------------------------------------
 
+/* kernel.perf_event_paranoid; 0 if it cannot be read. */
+static int read_paranoid_level(void)
+{
+	_cleanup_fclose_ FILE *file = fopen("/proc/sys/kernel/perf_event_paranoid", "re");
+	int level = 0;
+
+	return file && fscanf(file, "%d", &level) == 1 ? level : 0;
+}
+
+/*
+ * Debian's and Ubuntu's kernels have CONFIG_SECURITY_PERF_EVENTS_RESTRICT, or one like it: a level above 2, their default, lets
+ * only CAP_SYS_ADMIN open perf events. In others a level above 2 is as 2.
+ */
+static int refuse(int rc, struct error *err)
+{
+	int level = read_paranoid_level();
+
+	if (rc == -EACCES && level > 2)
+		return error_errno(
+			err, rc,
+			"perf events cannot be opened: kernel.perf_event_paranoid is %d, and this "
+			"kernel then asks for CAP_SYS_ADMIN; set it to 2 (sysctl -w "
+			"kernel.perf_event_paranoid=2, in /etc/sysctl.d for good), or give the "
+			"agent CAP_SYS_ADMIN",
+			level);
+	return error_errno(err, rc,
+			   "perf events cannot be opened on the online CPUs; give the agent "
+			   "CAP_PERFMON and allow perf_event_open() in its seccomp profile");
+}
+
 int perf_events_open(uint32_t frequency_hz, uint64_t ns_per_1024_cycles, int program_fd,
 		     const struct period_listener *listener, struct perf_events **ret_events,
 		     struct error *err)
@@ -221,10 +251,7 @@ int perf_events_open(uint32_t frequency_hz, uint64_t ns_per_1024_cycles, int pro
 	int rc = update_cpus(events, clock_monotonic_ns());
 	if (rc < 0 || !events->cpus.count) {
 		perf_events_close(events);
-		return error_errno(
-			err, rc < 0 ? rc : -ENODEV,
-			"perf events cannot be opened on the online CPUs; give the agent "
-			"CAP_PERFMON and allow perf_event_open() in its seccomp profile");
+		return refuse(rc < 0 ? rc : -ENODEV, err);
 	}
 	*ret_events = events;
 	return 0;

@@ -39,6 +39,8 @@ EXCLUDED = {
 TOOLS = ("sh", "cat", "chmod", "cp", "dirname", "env", "false", "ln", "mkdir", "mkfifo", "mv", "openssl", "rm", "sleep",
          "touch", "true")
 LIBRARIES = ("libgcc_s.so.1", "libcurl.so.4")
+# DAC_READ_SEARCH, SYS_PTRACE, SYSLOG, PERFMON, BPF, CHECKPOINT_RESTORE: as in deploy/systemd/cairn-agent.service.
+SIX_CAPABILITIES = (2, 19, 34, 38, 39, 40)
 BOOT_AND_RUN_SECONDS = 1800  # emulated: ten times as slow as the machine, which others use, too
 EXACT_PERCENT = 99.0        # of some hundreds of samples
 CRYPTO = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"
@@ -149,6 +151,18 @@ def test_programs_load(kernel):
     program = "/tests/agent/bpf/test_loader"
     release, _ = run_jobs(kernel, {program: build_folder() / program[1:]}, [program])
     print(f"\non {release}: loaded")
+
+
+def test_six_capabilities_suffice_below_level_3(kernel):
+    """Debian's kernels start with kernel.perf_event_paranoid = 3, and then ask for CAP_SYS_ADMIN."""
+    files = {f"/usr/bin/{tool}": shutil.which(tool) for tool in ("setpriv", "sysctl")}
+    record = f"/usr/bin/setpriv --bounding-set=-all,{','.join(f'+cap_{number}' for number in SIX_CAPABILITIES)} " \
+             "/usr/bin/cairn record -d 1 -o /tmp/there.svg"
+    machine = Machine(kernel, {**files, "/usr/bin/cairn": build_folder() / "cairn"})
+    first, lowered, second = machine.run([record, "/usr/bin/sysctl -w kernel.perf_event_paranoid=2", record], BOOT_AND_RUN_SECONDS)
+    assert first.status == 1 and "kernel.perf_event_paranoid is 3" in first.output, first
+    assert lowered.status == 0, lowered
+    assert second.status == 0 and "wrote /tmp/there.svg" in second.output, second
 
 
 @pytest.mark.parametrize("room", UNIT_ROOMS)
