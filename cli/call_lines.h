@@ -13,8 +13,7 @@
 #include "base/profile/profile.h"
 
 enum {
-	CALLS_TOGGLED_MAX =
-		256, // nodes that were opened or closed by hand; then the oldest is as it was
+	CALLS_TOGGLED_MAX = 256, // calls opened or closed by hand; then the oldest is as it was
 };
 
 enum call_direction {

@@ -206,8 +206,5 @@ int cmd_delete(int argc, char **argv)
 	if (!rc && outcome == CONFIG_RUN)
 		rc = delete_series(&options, &err);
 	api_request_deinit(&options.request);
-	if (!rc)
-		return EXIT_OK;
-	fprintf(stderr, "cairn delete: %s\n", err.text);
-	return rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	return command_exit("cairn delete", rc, &err);
 }

@@ -357,8 +357,5 @@ int cmd_diagnose(int argc, char **argv)
 		return EXIT_OK;
 	if (!rc)
 		rc = diagnose(&options, &err);
-	if (!rc)
-		return EXIT_OK;
-	fprintf(stderr, "cairn diagnose: %s\n", err.text);
-	return rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	return command_exit("cairn diagnose", rc, &err);
 }

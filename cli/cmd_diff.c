@@ -365,8 +365,5 @@ int cmd_diff(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	rc = diff(&options, &err);
-	if (!rc)
-		return EXIT_OK;
-	fprintf(stderr, "cairn diff: %s\n", err.text);
-	return rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	return command_exit("cairn diff", rc, &err);
 }

@@ -475,8 +475,5 @@ int cmd_query(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	rc = query(&options, &err);
-	if (!rc)
-		return EXIT_OK;
-	fprintf(stderr, "cairn query: %s\n", err.text);
-	return rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	return command_exit("cairn query", rc, &err);
 }

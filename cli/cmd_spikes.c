@@ -241,8 +241,5 @@ int cmd_spikes(int argc, char **argv)
 		return EXIT_OK;
 	if (!rc)
 		rc = ask(&options, &err);
-	if (!rc)
-		return EXIT_OK;
-	fprintf(stderr, "cairn spikes: %s\n", err.text);
-	return rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	return command_exit("cairn spikes", rc, &err);
 }

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,14 @@ int interval_parse(const char *flag, const char *text, uint64_t ns_min, uint64_t
 				 (double)ns_min / NS_PER_SECOND);
 	*ret_ns = ns;
 	return 0;
+}
+
+int command_exit(const char *command, int rc, const struct error *err)
+{
+	if (!rc)
+		return EXIT_OK;
+	fprintf(stderr, "%s: %s\n", command, err->text);
+	return rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }
 
 const struct command *command_find(const struct command *commands, uint32_t count, const char *name)

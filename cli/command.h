@@ -41,6 +41,9 @@ int cmd_status(int argc, char **argv);
 int interval_parse(const char *flag, const char *text, uint64_t ns_min, uint64_t *ret_ns,
 		   struct error *err);
 
+/** Print what @err says of @command ("cairn query") unless @rc is 0. Returns its exit code: EXIT_USAGE for -EINVAL. */
+int command_exit(const char *command, int rc, const struct error *err);
+
 /** The one of @commands with @name, or NULL. */
 const struct command *command_find(const struct command *commands, uint32_t count,
 				   const char *name);

@@ -78,5 +78,17 @@ TEST(finds_command_by_whole_name)
 	assert_null(command_find(commands, 3, ""));
 }
 
-RUN_TESTS(cmocka_unit_test(parses_seconds_and_units), cmocka_unit_test(suggests_nearest_command),
+TEST(a_wrong_command_line_has_an_exit_code_of_its_own)
+{
+	struct error err = { 0 };
+
+	EXPECT_EQ(EXIT_OK, command_exit("cairn query", 0, &err), "well");
+	EXPECT_EQ(EXIT_USAGE, command_exit("cairn query", error_set(&err, -EINVAL, "from"), &err),
+		  "usage");
+	EXPECT_EQ(EXIT_FAILED, command_exit("cairn query", error_set(&err, -EIO, "disk"), &err),
+		  "failed");
+}
+
+RUN_TESTS(cmocka_unit_test(a_wrong_command_line_has_an_exit_code_of_its_own),
+	  cmocka_unit_test(parses_seconds_and_units), cmocka_unit_test(suggests_nearest_command),
 	  cmocka_unit_test(finds_command_by_whole_name))
