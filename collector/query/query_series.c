@@ -13,46 +13,11 @@
 #include "base/contract/profile_type.h"
 #include "collector/query/query_gauge.h"
 #include "collector/query/query_groups.h"
+#include "collector/query/query_steps.h"
 
 #define OTHER_GROUP "other"
 
 enum { GROUP_BY_BYTES = QUERY_GROUP_LABELS_MAX * (LABEL_NAME_BYTES_MAX + 1) };
-
-/** Widen @range to whole steps of @step_ns. */
-static struct time_range align_range(struct time_range range, uint64_t step_ns)
-{
-	struct time_range aligned = {
-		.from_ns = range.from_ns / step_ns * step_ns,
-		.to_ns = range.to_ns / step_ns * step_ns,
-	};
-
-	if (aligned.to_ns < range.to_ns && aligned.to_ns <= UINT64_MAX - step_ns)
-		aligned.to_ns += step_ns;
-	return aligned;
-}
-
-static int align_steps(const struct query *query, uint64_t step_ns, uint32_t steps_max,
-		       struct time_range *ret_range, struct error *err)
-{
-	struct time_range range = query->range;
-
-	if (step_ns == 0 || range.from_ns >= range.to_ns)
-		return error_set(err, -EINVAL, "the range and the step must be longer than 0");
-
-	range = align_range(range, step_ns);
-	if ((range.to_ns - range.from_ns) / step_ns > steps_max)
-		return error_set(err, -EINVAL,
-				 "%llu ms make %llu points in this range (limit %u); "
-				 "choose at least %llu ms, or a shorter range",
-				 (unsigned long long)step_ns / 1000000,
-				 (unsigned long long)((range.to_ns - range.from_ns) / step_ns),
-				 steps_max,
-				 (unsigned long long)(query->range.to_ns - query->range.from_ns) /
-						 (steps_max - 1) / 1000000 +
-					 1);
-	*ret_range = range;
-	return 0;
-}
 
 /** A group and its total. */
 struct ranked_group {
@@ -310,7 +275,7 @@ int query_series(const struct query *query, uint64_t step_ns, struct query_serie
 	if (is_gauge)
 		step_ns = gauge_step(step_ns);
 	set.step_ns = step_ns;
-	int rc = align_steps(query, step_ns, QUERY_POINTS_MAX, &whole.range, err);
+	int rc = query_steps_align(query->range, step_ns, QUERY_POINTS_MAX, &whole.range, err);
 	if (!rc)
 		rc = query_select(&whole, &selection, err);
 	if (!rc)
@@ -413,7 +378,7 @@ int query_heat_map(const struct query *query, uint64_t slot_ns, uint64_t peak_ns
 
 	int rc = query_refuse_gauge(query, "heat map", err);
 	if (!rc)
-		rc = align_steps(query, slot_ns, QUERY_SLOTS_MAX, &whole.range, err);
+		rc = query_steps_align(query->range, slot_ns, QUERY_SLOTS_MAX, &whole.range, err);
 	if (!rc)
 		rc = check_peak(slot_ns, peak_ns, err);
 	if (!rc)
