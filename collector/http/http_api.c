@@ -57,6 +57,8 @@ static const struct route routes[] = {
 	  HTTP_DELETE },
 	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT | API_PEAK, http_handle_heatmap,
 	  true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/timeline", API_SELECTION | API_SLOT | API_LIMIT, http_handle_timeline, true,
+	  ROUTE_READ, HTTP_GET },
 	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/spikes", API_SELECTION | API_TYPE | API_LIMIT | API_MIN, http_handle_spikes,
 	  true, ROUTE_READ, HTTP_GET },

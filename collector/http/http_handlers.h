@@ -149,6 +149,8 @@ void http_handle_boost_end(struct http_api *api, const struct api_request *reque
 			   struct http_response *response);
 void http_handle_heatmap(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
+void http_handle_timeline(struct http_api *api, const struct api_request *request,
+			  struct http_response *response);
 void http_handle_diagnose(struct http_api *api, const struct api_request *request,
 			  struct http_response *response);
 void http_handle_spikes(struct http_api *api, const struct api_request *request,
@@ -226,3 +228,5 @@ struct query api_query(struct http_api *api, const struct api_request *request);
 const char *api_failed_field(const struct api_request *request);
 /** "type":..,"unit":.. */
 void api_append_type(struct buffer *body, const struct api_request *request);
+/** {"node":"a17","thread":"worker"} */
+void api_append_labels(struct buffer *body, const struct labels *labels);

@@ -24,10 +24,10 @@ static void append_key(struct buffer *body, const char *key, uint64_t value)
 	json_append_uint(body, value);
 }
 
-/* Of several labels each by itself: values may have any characters in them. */
-static void append_labels(struct buffer *body, const struct labels *labels)
+/* Each by itself: values may have any characters in them. */
+void api_append_labels(struct buffer *body, const struct labels *labels)
 {
-	buffer_append_string(body, ",\"labels\":{");
+	buffer_append_byte(body, '{');
 	for (uint32_t i = 0; i < labels->count; i++) {
 		if (i)
 			buffer_append_byte(body, ',');
@@ -43,8 +43,10 @@ static void append_series(struct buffer *body, const struct query_series *series
 {
 	buffer_append_string(body, "{\"group\":");
 	json_append_string(body, series->group);
-	if (has_labels)
-		append_labels(body, &series->labels);
+	if (has_labels) {
+		buffer_append_string(body, ",\"labels\":");
+		api_append_labels(body, &series->labels);
+	}
 	buffer_append_string(body, ",\"total\":");
 	json_append_int(body, series->total);
 	buffer_append_string(body, ",\"values\":");

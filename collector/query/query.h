@@ -21,6 +21,10 @@ enum {
 	QUERY_NODES_DEFAULT = 16384,
 	QUERY_NODES_MAX = 1 << 20,
 	QUERY_TIMELINE_SAMPLES_MAX = 1 << 20, // 64 CPUs at 99 Hz fill it in three minutes
+	QUERY_THREADS_MAX = 500,              // rows of a timeline; the rest are counted
+	QUERY_THREADS_SELECTED_MAX = 1 << 16, // among which the rows are chosen: 14 MiB
+	QUERY_THREAD_SLOTS_MAX = 6000,        // of a timeline: two minutes of 20 ms
+	QUERY_THREAD_CELLS_MAX = 2 << 20,     // slots of all parts of all threads: 16 MiB
 	// Before truncation. 4 Mi nodes take 200 MB with their index.
 	QUERY_TREE_NODES_MAX = 1 << 22,
 };
@@ -153,3 +157,39 @@ struct query_service_set {
 void query_service_set_deinit(struct query_service_set *set);
 /** The services of the range, the largest total first. Gauges: -EINVAL. */
 int query_services(const struct query *query, struct query_service_set *ret_set, struct error *err);
+
+/** What a thread did with its time, as far as one profile type and wait class know. */
+struct thread_part {
+	const char *type;      // PROFILE_TYPE_WALL: all of its time, as the kernel accounts for it
+	const char *wait;      // the wait class of blocked time; "" of other types
+	int64_t total;         // of the values
+	const int64_t *values; // one per slot, nanoseconds; the timeline's
+};
+
+/** The threads that share a name: their series differ in type, wait class and state only. */
+struct timeline_thread {
+	struct labels labels;
+	int64_t active; // running, runnable or blocked, idle waits excluded
+	struct thread_part *parts;
+	uint32_t part_count;
+};
+
+struct thread_timeline {
+	uint64_t from_ns; // start of the first slot
+	uint64_t slot_ns;
+	uint32_t slot_count;
+	struct timeline_thread *threads; // the most active first
+	uint32_t thread_count;
+	uint32_t left_out;       // threads beyond the limit
+	int64_t left_out_active; // their time
+	int64_t *values;         // of all parts
+};
+
+void thread_timeline_deinit(struct thread_timeline *timeline);
+/**
+ * What the selected threads did in each slot of @slot_ns, which lie as the steps of query_series(): CPU time, GPU
+ * busy-wait, run-queue latency, blocked time by wait class, and all of their time. The query's type is not used. At most
+ * @threads_max (up to QUERY_THREADS_MAX) threads, the most active ones. A part without time is left out.
+ */
+int query_threads(const struct query *query, uint64_t slot_ns, uint32_t threads_max,
+		  struct thread_timeline *ret_timeline, struct error *err);

@@ -288,6 +288,37 @@ TEST(series_and_heat_map_sum_over_time)
 	close_fixture(&f);
 }
 
+TEST(a_timeline_has_runs_of_equal_values)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/timeline?limit=1&" RANGE);
+	json_t *threads = json_object_get(json, "threads");
+	json_t *part = json_array_get(json_object_get(json_array_get(threads, 0), "parts"), 0);
+	json_t *runs = json_object_get(part, "runs");
+
+	assert_int_equal(1000000000000, number_at(json, "from_ns"));
+	assert_int_equal(20000000, number_at(json, "slot_ns"));
+	assert_int_equal(100, number_at(json, "slot_count"));
+	assert_int_equal(1, number_at(json, "left_out"));
+	assert_int_equal(250000000, number_at(json, "left_out_active"));
+	assert_int_equal(1, json_array_size(threads));
+	assert_int_equal(750000000, number_at(part, "total"));
+	// Of four slots the first is the other thread's.
+	assert_int_equal(25 * 3, json_array_size(runs));
+	for (uint32_t i = 0; i < 25 * 3; i++)
+		assert_int_equal(i % 3 == 0   ? 1
+				 : i % 3 == 1 ? 3
+					      : 10000000,
+				 json_integer_value(json_array_get(runs, i)));
+	json_decref(json);
+	json = ask_json(&f, "/api/v1/timeline?from=1000&to=4600");
+	assert_int_equal(121 * 20000000LL, number_at(json, "slot_ns")); // an hour in 1488 slots
+	json_decref(json);
+	close_fixture(&f);
+}
+
 TEST(series_are_grouped_by_several_labels)
 {
 	struct fixture f;
@@ -457,6 +488,12 @@ static const struct {
 	  "(limit 11000); choose at least" },
 	{ "too many slots", "/api/v1/heatmap?from=now-1d", 400, "invalid_argument", "slot",
 	  "choose at least" },
+	{ "too many slots of a timeline", "/api/v1/timeline?slot=20ms&from=now-1h", 400,
+	  "invalid_argument", "slot", "(limit 6000); choose at least" },
+	{ "too many threads", "/api/v1/timeline?limit=501", 400, "invalid_argument", "limit",
+	  "at most 500 threads" },
+	{ "a timeline of one type", "/api/v1/timeline?type=x", 400, "invalid_argument", "type",
+	  "unknown parameter" },
 	{ "label's name", "/api/v1/top?group_by=a-b", 400, "invalid_argument", "group_by", "a-b" },
 	{ "label's first letter", "/api/v1/top?group_by=1b", 400, "invalid_argument", "group_by",
 	  "" },
@@ -754,6 +791,7 @@ RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(a_folded_diff_scales_the_baseline),
 	  cmocka_unit_test(merge_names_the_format_that_cannot_hold_a_type),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
+	  cmocka_unit_test(a_timeline_has_runs_of_equal_values),
 	  cmocka_unit_test(lists_services_by_value),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),
 	  cmocka_unit_test(spikes_say_what_they_were_compared_with),

@@ -94,7 +94,7 @@ TEST(each_call_needs_a_credential_with_its_role)
 		"/api/v1/merge",       "/api/v1/top",      "/api/v1/series",
 		"/api/v1/heatmap",     "/api/v1/services", "/api/v1/diagnose",
 		"/api/v1/debug-files", "/api/v1/status",   "/metrics",
-		"/api/v1/spikes",
+		"/api/v1/spikes",      "/api/v1/timeline",
 	};
 	struct login l;
 
@@ -109,7 +109,7 @@ TEST(each_call_needs_a_credential_with_its_role)
 	}
 	EXPECT_EQ(401, status_as(&l, NULL, "/api/v1/whoami"), "whoami");
 	EXPECT_EQ(200, status_as(&l, &l.agent, "/api/v1/whoami"), "whoami of any role");
-	EXPECT_EQ(2 * 13 + 1, l.http.metrics.counters[METRIC_ACCESS_REFUSED], "counted");
+	EXPECT_EQ(2 * 14 + 1, l.http.metrics.counters[METRIC_ACCESS_REFUSED], "counted");
 	close_login(&l);
 }
 
