@@ -201,8 +201,9 @@ def test_values_reach_the_objects():
     assert one(objects, "Service", "profiler-collector")["spec"]["type"] == "LoadBalancer"
     rules = one(objects, "PrometheusRule", "profiler")
     assert rules["metadata"]["labels"]["release"] == "prometheus" and 'job="cairn/profiler-agent"' in json.dumps(rules).replace("\\", "")
-    dashboard = one(objects, "ConfigMap", "profiler-fleet-health")
-    assert json.loads(dashboard["data"]["fleet-health.json"])["panels"]
+    for name in ("fleet-health", "service-profile"):
+        dashboard = one(objects, "ConfigMap", f"profiler-{name}")
+        assert json.loads(dashboard["data"][f"{name}.json"])["panels"]
 
 
 @needs_helm

@@ -30,14 +30,28 @@ def rules():
     return [rule for group in document["spec"]["groups"] for rule in group["rules"]]
 
 
-def panels():
-    dashboard = json.loads((ROOT / "deploy/grafana/fleet-health.json").read_text())
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
+
+
+def panels(dashboard):
+    return [panel for panel in json.loads(dashboard.read_text())["panels"] if panel["type"] != "row"]
+
+
+def targets(kind):
+    """(panel, target) of all panels that ask a data source of this kind."""
+    return [(panel, target) for dashboard in DASHBOARDS for panel in panels(dashboard) for target in panel["targets"]
+            if panel["datasource"]["type"] == kind]
 
 
 def expressions():
     yield from ((rule["alert"], rule["expr"]) for rule in rules())
-    yield from ((panel["title"], target["expr"]) for panel in panels() for target in panel["targets"])
+    yield from ((panel["title"], target["expr"]) for panel, target in targets("prometheus"))
+
+
+def profile_types():
+    """{profile type: whether it has stacks, labels of its own} of docs/profile-types.md, which is generated."""
+    rows = re.findall(r"^\|.*\| `(\w+:\w+:\w+:\w+:\w+)` \|.*\| (yes|no) \|(.*)\|$", (ROOT / "docs/profile-types.md").read_text(), re.M)
+    return {name: (stacks == "yes", re.findall(r"`(\w+)`", labels)) for name, stacks, labels in rows}
 
 
 def test_metrics_exist():
@@ -59,11 +73,32 @@ def test_alerts_say_what_to_do():
         assert len(rule["annotations"]["description"]) > 40 and rule["annotations"]["summary"], rule["alert"]
 
 
-def test_panels_have_units_and_words():
-    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels()]
+def test_profile_types_exist():
+    known = profile_types()
+    asked = targets("grafana-pyroscope-datasource")
+    assert len(known) > 20 and len(asked) > 10
+    for panel, target in asked:
+        has_stacks, labels = known[target["profileTypeId"]]
+        assert target["queryType"] == ("profile" if panel["type"] == "flamegraph" else "metrics"), panel["title"]
+        assert has_stacks or panel["type"] != "flamegraph", panel["title"]
+        assert set(target["groupBy"]) <= {*labels, "node", "thread"}, panel["title"]
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        assert {"ns": "nanoseconds", "bytes": "bytes", "short": "count"}[unit] == target["profileTypeId"].split(":")[2], panel["title"]
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+def test_panels_have_units_and_words(dashboard):
+    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels(dashboard)]
     assert len(places) == len(set(places))
-    for panel in panels():
+    for panel in panels(dashboard):
         assert panel["fieldConfig"]["defaults"]["unit"] and panel["description"], panel["title"]
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+def test_variables_are_declared(dashboard):
+    text = dashboard.read_text()
+    declared = [variable["name"] for variable in json.loads(text)["templating"]["list"]]
+    assert set(re.findall(r"\$\{?(\w+)", text)) == set(declared)
 
 
 def test_monitors_scrape_ports_that_exist():

@@ -4,6 +4,7 @@ where there is Go: a minute of both CPUs."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from fleet import CPU, build_folder
 
 HERE = pathlib.Path(__file__).parent
+DASHBOARDS = HERE.parents[1] / "deploy/grafana"
 MODULE = "github.com/grafana/pyroscope/api@v1.6.0"
 
 
@@ -123,6 +125,27 @@ def test_answers_in_protobuf(asked):
     assert status == 200, body
     points = [read_fields(value) for number, value in read_fields(read_fields(body)[0][1]) if number == 2]
     assert sum(struct.unpack("<d", value)[0] for point in points for number, value in point if number == 1) == total
+
+
+def test_answers_the_service_dashboard(asked):
+    """Each of its queries, as Grafana's data source asks it."""
+    api, selector, start, end, _ = asked
+    dashboard = json.loads((DASHBOARDS / "service-profile.json").read_text())
+    service, answered = re.search(r'"(.*)"', selector)[1], 0
+    for target in [target for panel in dashboard["panels"] for target in panel.get("targets", []) if "profileTypeId" in target]:
+        fields = {"profileTypeID": target["profileTypeId"], "labelSelector": target["labelSelector"].replace("$service", service),
+                  "start": start, "end": end}
+        method = "SelectMergeStacktraces"
+        if target["queryType"] == "metrics":
+            method, fields = "SelectSeries", {**fields, "groupBy": target["groupBy"], "step": 15}
+        status, body = call(api, method, json.dumps(fields).encode(), "application/json")
+        assert status == 200, (target, body)
+        answered += bool(json.loads(body).get("series") or int(json.loads(body).get("flamegraph", {}).get("total", 0)))
+    assert answered >= 3  # CPU time twice, and its flame graph
+    [variable] = [variable for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+    status, body = call(api, "LabelValues", json.dumps({"name": variable["query"]["labelName"], "start": start, "end": end}).encode(),
+                        "application/json")
+    assert status == 200 and service in json.loads(body)["names"]
 
 
 def test_render_and_its_diff(asked):
