@@ -506,6 +506,7 @@ const page = new Page();
  *                        window coordinates; flameGraph.zoomed() is the zoomed frame's name
  *   flameGraph.drawNow() draws once more and returns the milliseconds; drawTimes_ms(): of the last draws
  *   heatMap.plot()       the lanes' places in the window, their cells' values and the grid
+ *   timeline.shown()     the timeline page's rows and their largest parts, and the boxes of its flame graph
  *   compare.boxes()      those of the compare page, with their colours
  *   seriesChart.plot()   the plot's place in the window and the times at its sides
  */
@@ -523,6 +524,7 @@ window.cairn = Object.freeze({
 	}),
 	heatMap: Object.freeze({ plot: () => page.heat.map.plot() }),
 	callers: Object.freeze({ boxes: () => page.flame.callers.boxes() }),
+	timeline: Object.freeze({ shown: () => page.pages.of(page.view)?.shown }),
 	compare: Object.freeze({ boxes: () => page.pages.of(page.view)?.shown?.boxes ?? [] }),
 	seriesChart: Object.freeze({ plot: () => page.chart.chart.plot() }),
 });

@@ -26,8 +26,8 @@ export function marksOf(answers, range, stored) {
 		 shedding: sheddingOf(answers.shedding, range, stored), gaps: answers.presence ? gapsOf(answers.presence, range, stored) : [] };
 }
 
-// Agents report their overhead at least every few seconds. Without any in the range they do not, and nothing is known.
-function gapsOf(answer, range, stored) {
+/** The gaps of marksOf(). Agents report their overhead at least every few seconds. Without any in the range they do not, and nothing is known. */
+export function gapsOf(answer, range, stored) {
 	const { first_ms, step_ms } = stepsOf(answer);
 	const values = answer.series[0]?.values ?? [];
 	const isKnown = (at) => first_ms + at * step_ms >= stored.oldest_ms &&
@@ -132,8 +132,8 @@ export function drawMarks(marks, plot) {
 		drawChange(plot, x);
 }
 
-/** Nothing is known of this time: not drawn as 0. */
-function drawGap({ ctx, palette, top, bottom }, left, right) {
+/** Nothing is known of the time from x @left to x @right: not drawn as 0. */
+export function drawGap({ ctx, palette, top, bottom }, left, right) {
 	const text = "no data";
 
 	ctx.save();

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heat maps on a canvas, one lane below the other on one time axis. Dragging selects from cell to cell in the order of time.
 
-import { timeTicks } from "./axis_ticks.js";
 import { reducedAt, reducedIn } from "./chart_marks.js";
 import { element } from "./element.js";
-import { formatClock, formatDuration, formatNumber, formatSpan, formatStep, formatTime } from "./format.js";
+import { formatDuration, formatNumber, formatSpan, formatStep, formatTime } from "./format.js";
 import { isCoarse, laneOf, ROWS } from "./heat_cells.js";
 import { HEAT_SHADES } from "./palette.js";
 import { joined, SLOT_MS } from "./regions.js";
+import { drawTimes, SIDES as PLOT } from "./time_axis.js";
 
-const PLOT = { left: 52, right: 12 }; // px, as the chart's, so that times are at the same places
 const TITLE_HEIGHT = 19; // px, above each lane
 const LANE_HEIGHT = ROWS; // px; the active lane's is twice that
 const AXIS_HEIGHT = 20; // px
@@ -325,19 +324,10 @@ export class HeatMap extends EventTarget {
 	}
 
 	#drawTimes() {
-		const { ctx } = this;
 		const { from_ms, columns, column_ms } = this.#grid;
-		const to_ms = from_ms + columns * column_ms;
-		const { times, step_ms } = timeTicks(from_ms, to_ms, this.#plotWidth());
-		const y = this.canvas.clientHeight - 6;
 
-		ctx.textBaseline = "alphabetic";
-		ctx.textAlign = "center";
-		ctx.fillStyle = this.palette["ink-muted"];
-		for (const time_ms of times) {
-			const x = this.#xOfColumn((time_ms - from_ms) / column_ms);
-			ctx.fillText(formatClock(time_ms, step_ms), Math.min(Math.round(x), this.canvas.clientWidth - 30), y);
-		}
+		drawTimes({ ctx: this.ctx, palette: this.palette, left: PLOT.left, width: this.#plotWidth(), right: this.canvas.clientWidth,
+			    baseline: this.canvas.clientHeight - 6 }, from_ms, from_ms + columns * column_ms);
 	}
 
 	#listen() {

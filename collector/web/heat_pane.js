@@ -15,6 +15,7 @@ import { absoluteTime } from "./time_range.js";
 
 const REGIONS_TOLD = 3;
 const REFRESH_MS = 20000;
+const AROUND_MIN_MS = 1000; // beside a region in its timeline
 
 export class HeatPane {
 	#state;
@@ -33,6 +34,7 @@ export class HeatPane {
 		this.map.addEventListener("cell", (event) => (byId("heat-cell").textContent = event.detail));
 		byId("selection-clear").addEventListener("click", () => this.clear());
 		byId("selection-compare").addEventListener("click", () => this.#compare());
+		byId("selection-timeline").addEventListener("click", () => this.#openTimeline());
 		for (const button of document.querySelectorAll("[data-heat-mode]"))
 			button.addEventListener("click", () => this.#setMode(button.dataset.heatMode));
 	}
@@ -99,6 +101,15 @@ export class HeatPane {
 
 		this.#state.change({ page: "compare", against: "rest", base: "", base_from: view.from, base_to: view.to, sel: "", zoom: "",
 				     from: absoluteTime(from_ms), to: absoluteTime(to_ms) });
+	}
+
+	/** What did each thread do from the first region to the last, and for as long before and after? */
+	#openTimeline() {
+		const regions = regionsOf(this.#state.view);
+		const [from_ms, to_ms] = [regions.at(0).from_ms, regions.at(-1).to_ms];
+		const around_ms = Math.max(AROUND_MIN_MS, to_ms - from_ms);
+
+		this.#state.change({ page: "timeline", sel: "", thread: "", zoom: "", from: absoluteTime(from_ms - around_ms), to: absoluteTime(to_ms + around_ms) });
 	}
 
 	#setMode(mode) {

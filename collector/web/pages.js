@@ -5,18 +5,20 @@ import { byId, element } from "./element.js";
 import { mountCompare } from "./compare_page.js";
 import { mountFleet } from "./fleet_page.js";
 import { mountServices } from "./services_page.js";
+import { mountTimeline } from "./timeline_page.js";
 import { writeView } from "./state.js";
 
 /**
  * Each page: its name in the address, its title, the header's controls that it obeys, and for a page of a module
  *   fields  fields of the view; a change of one loads the page again
  *   mount   mount(root, context) builds the page in its <main> when it is first shown. context is { state, connection,
- *           tooltip, palette() }. It returns { load(view, range), fail(message), setPalette(palette)?, settled? }: load()
- *           loads and shows the page, and throws ApiError; fail() shows a message instead. pagePanel() has both.
+ *           tooltip, palette() }. It returns { load(view, range), fail(message), keyOf(view)?, setPalette(palette)?, settled? }: load()
+ *           loads and shows the page, and throws ApiError; keyOf() is what of a view it depends on, by default its fields; fail() shows a message instead. pagePanel() has both.
  */
 export const PAGES = [
 	{ name: "services", title: "Services", controls: [], fields: ["from", "to"], mount: mountServices },
 	{ name: "service", title: "Profiles", controls: ["service", "selector", "type", "download"] },
+	{ name: "timeline", title: "Timeline", controls: ["service", "selector"], fields: ["query", "from", "to"], mount: mountTimeline },
 	{ name: "compare", title: "Compare", controls: ["service", "selector", "type"], mount: mountCompare,
 	  fields: ["query", "type", "from", "to", "idle", "sel", "against", "base", "base_from", "base_to", "norm", "by"] },
 	{ name: "health", title: "Fleet", controls: [], fields: ["from", "to"], mount: mountFleet },

@@ -55,7 +55,7 @@ function heatShades(stops) {
 }
 
 /** @colors as the words of image data. */
-function wordsOf(colors) {
+export function wordsOf(colors) {
 	const ctx = new OffscreenCanvas(colors.length, 1).getContext("2d", { willReadFrequently: true });
 
 	colors.forEach((color, at) => {
@@ -94,7 +94,7 @@ export function readPalette() {
 		values: new Map(COLORED.map((value) => [value, plain(value.replace("/", "-").replace("_", "-"))])),
 	};
 	for (const name of ["surface", "ink", "ink-muted", "line", "accent", "match", "match-ink", "dim",
-			    "dim-ink", "frame-ink", "focus", "other", "warn"])
+			    "dim-ink", "frame-ink", "focus", "other", "warn", "gpu-spin"])
 		palette[name] = plain(name);
 	palette.heat = heatShades(Array.from({ length: HEAT_STOPS }, (unused, at) => plain(`heat-${at}`)));
 	palette.heatWords = wordsOf(palette.heat);

@@ -196,7 +196,7 @@ export async function fetchMarks(view, range, signal) {
 	const [throttled, anywhere, presence] = await Promise.all([
 		series(TYPE.THROTTLED, matchers.filter((m) => !LABELS_OF_THREADS.includes(m.name)), throttledLabel(view)),
 		sheddingOf(matchers.filter((m) => m.name === "node")),
-		request("series", { ...between, type: TYPE.OVERHEAD, query: formatSelector(where), step: presenceStep(range) }, signal),
+		presenceOf(where, range, signal),
 	]);
 
 	if (anywhere.every((answer) => answer.series.length === 0))
@@ -204,6 +204,17 @@ export async function fetchMarks(view, range, signal) {
 	// Some agent shed load: was it on this view's nodes?
 	const [[changes, shedding], overhead] = await Promise.all([where.length ? sheddingOf(where) : anywhere, series(TYPE.OVERHEAD, where, "")]);
 	return { throttled, changes, shedding, overhead, presence };
+}
+
+/** When the agents of @view's nodes sent data: for gapsOf(). */
+export async function fetchPresence(view, range, signal) {
+	const where = await nodesOf(parseSelector(view.query) ?? [], { from: range.from_ms, to: range.to_ms }, signal);
+
+	return presenceOf(where, range, signal);
+}
+
+function presenceOf(where, range, signal) {
+	return request("series", { from: range.from_ms, to: range.to_ms, type: TYPE.OVERHEAD, query: formatSelector(where), step: presenceStep(range) }, signal);
 }
 
 // Each agent reports its overhead several times in such a step. The default is longer from 75 minutes on.

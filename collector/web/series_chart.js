@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Usage over time: stacked steps on a canvas. Dragging selects a range, a double click goes back.
 
-import { timeTicks, valueTicks } from "./axis_ticks.js";
+import { valueTicks } from "./axis_ticks.js";
 import { changesNear, drawMarks, isInGap, reducedAt, throttledAt } from "./chart_marks.js";
 import { element } from "./element.js";
-import { formatClock, formatDuration, formatRange, formatShare, formatTime } from "./format.js";
+import { formatDuration, formatRange, formatShare, formatTime } from "./format.js";
 import { valueTitle } from "./label_value.js";
 import { SERIES_COLORS } from "./palette.js";
 import { stackSeries } from "./series_stack.js";
+import { drawTimes, SIDES } from "./time_axis.js";
 
-const PLOT = { left: 52, right: 12, top: 10, bottom: 22 }; // px around the plot
+const PLOT = { ...SIDES, top: 10, bottom: 22 }; // px around the plot
 const DRAG_MIN = 4;	    // px; less is a click
 const RANGE_MIN_MS = 20;    // one slot
 const TOOLTIP_SERIES_MAX = 8;
@@ -225,18 +226,10 @@ export class SeriesChart extends EventTarget {
 	}
 
 	#drawTimes() {
-		const { ctx } = this;
 		const { from_ms, to_ms } = this.#chart;
-		const { times, step_ms } = timeTicks(from_ms, to_ms, this.#plotWidth());
 
-		ctx.textBaseline = "alphabetic";
-		ctx.textAlign = "center";
-		ctx.fillStyle = this.palette["ink-muted"];
-		for (const time_ms of times) {
-			const x = Math.round(this.#xOf(time_ms));
-			ctx.fillText(formatClock(time_ms, step_ms), Math.min(x, this.width - 30), this.height - 5);
-			ctx.fillRect(x, this.height - PLOT.bottom, 1, 3);
-		}
+		drawTimes({ ctx: this.ctx, palette: this.palette, left: PLOT.left, width: this.#plotWidth(), right: this.width,
+			    baseline: this.height - 5, ticksAt: this.height - PLOT.bottom }, from_ms, to_ms);
 	}
 
 	// Tops are sums from the bottom, so the highest is painted first and the others over it. Series that do not sum are lines.

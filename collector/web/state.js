@@ -41,16 +41,18 @@ const atMost = (length) => (text) => text.length <= length;
  *   columns "on": the table has columns of where time goes
  *   live    refresh while the range ends now
  *   nodes   maximum number of boxes
+ *   thread  of the timeline page: the selector of the thread whose stacks are shown
  *   of the compare page: against, what with (compare_query.js); base, base_from, base_to its selector and times; norm "rate" or
  *   "share"; by which value functions are compared; show, changes of the table
  */
 const FIELDS = {
-	page: { fallback: "service", check: oneOf("services", "service", "compare", "health") },
+	page: { fallback: "service", check: oneOf("services", "service", "timeline", "compare", "health") },
 	query: { fallback: "", check: atMost(8192) },
 	type: { fallback: TYPE.CPU, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },
 	to: { fallback: "now", check: isTime },
 	over: { fallback: "chart", check: oneOf("chart", "heat") },
+	thread: { fallback: "", check: atMost(8192) },
 	sel: { fallback: "", check: (text) => readRegions(text) !== null },
 	group: { fallback: "auto", check: (text) => text === "" || /^[A-Za-z_][A-Za-z0-9_.]{0,127}$/.test(text) },
 	idle: { fallback: "out", check: oneOf("out", "in") },

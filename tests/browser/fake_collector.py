@@ -10,6 +10,7 @@ Run as a program it serves until interrupted and prints its address.
 import bisect
 import functools
 import gzip
+import itertools
 import json
 import math
 import pathlib
@@ -272,6 +273,17 @@ def matches(matchers, labels):
         if same == op.startswith("!"):
             return False
     return True
+
+
+def runs_of(values):
+    """As /api/v1/timeline: slots of 0 before a run of equal values, its slots, its value, one run after the other."""
+    runs, zeros = [], 0
+    for value, group in itertools.groupby(values):
+        length = len(list(group))
+        if value:
+            runs += [zeros, length, value]
+        zeros = 0 if value else zeros + length
+    return runs
 
 
 def parse_time(text, now_s, field):
@@ -666,6 +678,33 @@ class Api:
             answer["peaks"] = [max(value(start + at, start + at + peak_ms) for at in range(0, slot_ms, max(peak_ms, slot_ms // 5))) for start in starts]
         return answer
 
+    def timeline(self, params):
+        """Threads of the selected series: a loop is idle, others run, wait for a CPU, for a lock and for the GIL, each second alike."""
+        matchers, from_s, to_s = self.common(params)
+        slot_ms = int(re.fullmatch(r"(\d+)ms", params.get("slot") or "20ms")[1])
+        first = math.floor(from_s * 1000 / slot_ms + 1e-6)
+        count = max(1, math.ceil(to_s * 1000 / slot_ms - 1e-6) - first)
+        begin_ms, end_ms = (time_s * 1000 for time_s in self.data.silent or (0, 0))
+        is_known = [not begin_ms <= (first + at) * slot_ms < end_ms for at in range(count)]
+        names = sorted({tuple((name, labels[name]) for name in ("node", "process", "service", "thread")) for labels, _ in self.selected(matchers)})
+        threads = []
+        for name in names:
+            is_loop = name[-1][1] in ("io-loop", "background")
+            parts = [(profiles.WALL, "", [1] * count)]
+            if is_loop:
+                parts.append((profiles.BLOCKED, "idle", [1] * count))
+            for (profile_type, wait), share_at in {} if is_loop else profiles.TIMELINE:
+                parts.append((profile_type, wait, [share_at(((first + at) * slot_ms % 1000) / 1000) for at in range(count)]))
+            active = 0 if is_loop else int(count * slot_ms * 1e6)
+            threads.append({"labels": dict(name), "active": active, "parts": [
+                {"type": profile_type, **({"wait": wait} if wait else {}), "total": int(sum(shares) * slot_ms * 1e6),
+                 "runs": runs_of([int(share * known * slot_ms * 1e6) for share, known in zip(shares, is_known)])}
+                for profile_type, wait, shares in parts]})
+        threads.sort(key=lambda thread: -thread["active"])
+        limit = int(params.get("limit", 100))
+        return {"from_ns": first * slot_ms * 10**6, "slot_ns": slot_ms * 10**6, "slot_count": count, "left_out": max(0, len(threads) - limit),
+                "left_out_active": sum(thread["active"] for thread in threads[limit:]), "threads": threads[:limit]}
+
     def spikes(self, params):
         """Of a service with a spike: its CPU time, and a wait in the same incident."""
         matchers, from_s, to_s = self.common(params)
@@ -783,7 +822,7 @@ class Handler(BaseHTTPRequestHandler):
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
         routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "callers": api.callers, "top": api.top, "series": api.time_series,
                   "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "spikes": api.spikes,
-                  "heatmap": api.heatmap, "services": api.list_services, "diff": api.diff}
+                  "heatmap": api.heatmap, "timeline": api.timeline, "services": api.list_services, "diff": api.diff}
         if values:
             answer = api.label_values(values[1], params)
         elif path in routes:

@@ -43,6 +43,10 @@ GPU_RATES = {GPU_SPIN: [({}, 0.21)], GPU_WAIT: [({}, 0.33)], GPU_LAUNCH: [({}, 4
 GPU_LEVELS = {GPU_BUSY: (81, 94), GPU_POWER: (512_300, 604_900), GPU_TEMPERATURE: (58, 67), GPU_CLOCK: (1.755e9, 1.98e9)}
 GPU_BYTES = 61 << 30
 
+# What a thread does in each second of a timeline: shares of a slot, by the part of the second.
+TIMELINE = [((CPU, ""), lambda part: 0.95 if part < 0.3 else 0.25 if 0.9 <= part else 0), ((WAITING, ""), lambda part: 0.8 if 0.3 <= part < 0.4 else 0),
+            ((BLOCKED, "lock"), lambda part: 1 if 0.4 <= part < 0.7 else 0), ((BLOCKED, "gil"), lambda part: 1 if 0.7 <= part < 0.9 else 0)]
+
 KERNEL_ENDS = {
     "idle": ["do_epoll_wait", "ep_poll"], "gil": ["do_futex", "futex_wait", "futex_wait_queue"],
     "lock": ["do_futex", "futex_wait", "futex_wait_queue"], "network": ["sock_recvmsg", "tcp_recvmsg", "sk_wait_data"],

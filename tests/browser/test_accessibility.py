@@ -37,6 +37,7 @@ def open_with(key, selector):
     ("menu", 1280, True, {"hide": "spin_hot"}, open_menu),
     ("diagnosis", 1280, False, {}, open_with("d", "#diagnosis-popover h3")),
     ("heat map", 1280, True, {"over": "heat", "from": "now-5m"}, None),
+    ("timeline", 1280, False, {"page": "timeline", "from": "now-10s"}, None),
     ("services", 390, False, {"page": "services"}, None),
     ("fleet", 1280, True, {"page": "health"}, None),
 ], ids=lambda value: value if isinstance(value, str) else "")
