@@ -32,14 +32,14 @@ struct cause_code {
 	double share;                // of the extra, 0 to 1; 0: none is known
 	char leaf[CAUSE_TEXT_BYTES]; // "futex"; "" if no leaf has half of the share
 	char caller
-		[CAUSE_TEXT_BYTES]; // "TokenizerPool.encode": the user's function; "": none, or main()
+		[CAUSE_TEXT_BYTES]; // "TokenizerPool.encode (pool.py:23)": the user's function; "": none, or main()
 };
 
 struct spike_cause {
 	struct cause_code code;
 	struct cause_label labels[CAUSE_LABELS_MAX];
 	uint32_t label_count;
-	// Of waits and run queue: what took CPU time meanwhile, more than usual.
+	// Of waits and run queue: what took CPU time meanwhile, more than usual; of throttled time all that did.
 	struct cause_code meanwhile;
 	double meanwhile_cores;
 	char meanwhile_service[CAUSE_VALUE_BYTES]; // another one, on the same nodes; "": the same
@@ -56,8 +56,9 @@ struct spike {
 	double usual;        // of an interval of this length
 	double surprise;     // decimal digits: 6 is once in a million blocks
 	double score;        // size times surprise: what spikes are ranked by
-	uint32_t
-		incident; // spikes of one service at the same time have the rank of the first of them
+	// Rank of the first spike of the same incident: of the same service at the same time, or of services that the same one
+	// kept from running.
+	uint32_t incident;
 	bool explained;
 	struct spike_cause cause;
 };

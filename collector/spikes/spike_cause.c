@@ -265,14 +265,18 @@ static int explain_labels(const struct comparison *comparison, const struct extr
 
 // ---- meanwhile ------------------------------------------------------------------------------
 
+static bool is_throttled(const struct spike *spike)
+{
+	return strcmp(spike->type->type, PROFILE_TYPE_THROTTLED) == 0;
+}
+
 static bool is_effect(const struct spike *spike)
 {
 	enum wait_class wait = wait_class_find(spike->group);
 
 	if (strcmp(spike->type->type, PROFILE_TYPE_OFF_CPU) == 0)
 		return wait == WAIT_CLASS_LOCK || wait == WAIT_CLASS_GIL;
-	return strcmp(spike->type->type, PROFILE_TYPE_SCHED_DELAY) == 0 ||
-	       strcmp(spike->type->type, PROFILE_TYPE_THROTTLED) == 0;
+	return strcmp(spike->type->type, PROFILE_TYPE_SCHED_DELAY) == 0 || is_throttled(spike);
 }
 
 static double cores_of(const struct comparison *comparison, double ns)
@@ -282,19 +286,24 @@ static double cores_of(const struct comparison *comparison, double ns)
 	return ns / (double)(interval->to_ns - interval->from_ns);
 }
 
-/** What took CPU time of the service itself. */
-static int explain_own_cpu(const struct comparison *comparison)
+/** What took CPU time of the service itself: more than usual, or of what is throttled all that used its quota up. */
+static int explain_own_cpu(const struct comparison *of_spike)
 {
-	struct spike_cause *cause = &comparison->spike->cause;
+	struct comparison copy = *of_spike;
+	const struct comparison *comparison = &copy;
+	struct spike_cause *cause = &copy.spike->cause;
+	double least = MEANWHILE_CORES;
 	struct spike_selector narrowed;
 	struct cause_code code;
 	double extra = 0;
 
+	if (is_throttled(copy.spike))
+		copy.factor = least = 0;
 	spike_selector_init(&narrowed, comparison->query->selector, false);
 	spike_selector_add(&narrowed, LABEL_SERVICE, comparison->spike->service);
 	int rc = explain_code(comparison, &narrowed.selector, PROFILE_TYPE_CPU, false, &code,
 			      &extra);
-	if (rc || cores_of(comparison, extra) < MEANWHILE_CORES)
+	if (rc || cores_of(comparison, extra) < least)
 		return rc;
 	cause->meanwhile = code;
 	cause->meanwhile_cores = cores_of(comparison, extra);
@@ -390,7 +399,7 @@ int spike_explain(const struct query *query, struct spike *spike, struct error *
 	if (!rc && is_effect(spike))
 		rc = explain_own_cpu(&comparison);
 	// Whoever holds a lock may be kept from running.
-	if (!rc && is_effect(spike) && strcmp(spike->type->type, PROFILE_TYPE_THROTTLED) != 0)
+	if (!rc && is_effect(spike) && !is_throttled(spike))
 		rc = explain_neighbours(&comparison);
 	return rc;
 }

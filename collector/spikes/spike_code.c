@@ -12,6 +12,7 @@
 #define NEARLY_ALL    0.8 // of the largest share: a deeper function tells more
 #define CALLER_SHARE  0.2 // less explains nothing
 #define LEAF_SHARE    0.5 // of its caller's
+#define LINE_SHARE    0.5 // of its function's: else it has several
 #define KERNEL_SUFFIX "_[k]"
 #define TRUNCATED     "[truncated"
 
@@ -61,6 +62,18 @@ static void drop_comprehension(char *text)
 	}
 }
 
+/** Where the ":36" of "put (shop.py:36)" is; NULL: it has none. */
+static char *find_line_number(char *text)
+{
+	size_t size = strlen(text);
+	char *colon = strrchr(text, ':');
+
+	return colon && text[size - 1] == ')' &&
+			       strspn(colon + 1, "0123456789") == strlen(colon) - 2
+		       ? colon
+		       : NULL;
+}
+
 /** "put (shop.py:36)" is a line of "put (shop.py)"; "futex_wait_[k]" is "futex_wait". */
 static void function_name(const char *name, enum frame_kind kind, char text[CAUSE_TEXT_BYTES])
 {
@@ -72,11 +85,11 @@ static void function_name(const char *name, enum frame_kind kind, char text[CAUS
 		text[size - strlen(KERNEL_SUFFIX)] = '\0';
 		return;
 	}
-	if (kind == FRAME_KIND_PYTHON)
-		drop_comprehension(text);
-	size = strlen(text);
-	char *colon = kind == FRAME_KIND_PYTHON ? strrchr(text, ':') : NULL;
-	if (colon && text[size - 1] == ')' && strspn(colon + 1, "0123456789") == strlen(colon) - 2)
+	if (kind != FRAME_KIND_PYTHON)
+		return;
+	drop_comprehension(text);
+	char *colon = find_line_number(text);
+	if (colon)
 		strcpy(colon, ")");
 }
 
@@ -195,13 +208,14 @@ static bool is_user(const struct flame_tree *tree, uint32_t node, bool has_pytho
 
 /** Add @value to each of the user's functions in the stack that ends at @leaf. */
 static int add_stack(struct functions *functions, const struct flame_tree *tree, uint32_t leaf,
-		     double value, bool is_spike)
+		     const char *none, double value, bool is_spike)
 {
 	uint32_t path[DEPTH_MAX];
 	char name[CAUSE_TEXT_BYTES];
 	bool has_python;
 	uint32_t depth = read_path(tree, leaf, path, &has_python);
 
+	(void)none;
 	functions->stack++;
 	for (uint32_t i = 0; i < depth; i++) {
 		struct function *function;
@@ -245,9 +259,36 @@ static int add_leaf(struct functions *functions, const struct flame_tree *tree, 
 	return rc;
 }
 
-/** Add all stacks of @tree: their functions, or with @caller their leaves. */
+/** Add @value to the line at which Python function @name is in a stack; in recursion the innermost. */
+static int add_line(struct functions *functions, const struct flame_tree *tree, uint32_t leaf,
+		    const char *name, double value, bool is_spike)
+{
+	char text[CAUSE_TEXT_BYTES];
+
+	for (uint32_t node = leaf; node; node = tree->nodes[node].parent) {
+		struct function *line;
+
+		if (tree->nodes[node].kind != FRAME_KIND_PYTHON)
+			continue;
+		function_name(node_name(tree, node), FRAME_KIND_PYTHON, text);
+		if (strcmp(text, name) != 0)
+			continue;
+		snprintf(text, sizeof(text), "%s", node_name(tree, node));
+		drop_comprehension(text);
+		int rc = find_function(functions, text, &line);
+		if (!rc)
+			*(is_spike ? &line->spike : &line->usual) += value;
+		return rc;
+	}
+	return 0;
+}
+
+/** What a stack of @value that ends at @leaf adds; @name: the function that is looked at, if any. */
+typedef int (*add_fn)(struct functions *functions, const struct flame_tree *tree, uint32_t leaf,
+		      const char *name, double value, bool is_spike);
+
 static int add_tree(struct functions *functions, const struct flame_tree *tree, double factor,
-		    const char *caller, bool is_spike)
+		    add_fn add, const char *name, bool is_spike)
 {
 	int rc = 0;
 
@@ -258,14 +299,13 @@ static int add_tree(struct functions *functions, const struct flame_tree *tree, 
 			rc = deadline_check(functions->deadline, functions->err);
 		if (rc || value <= 0)
 			continue;
-		rc = caller ? add_leaf(functions, tree, node, caller, value, is_spike)
-			    : add_stack(functions, tree, node, value, is_spike);
+		rc = add(functions, tree, node, name, value, is_spike);
 	}
 	return rc;
 }
 
 static int add_trees(struct functions *functions, const struct flame_tree *spike,
-		     const struct weighted_tree *usual, const char *caller)
+		     const struct weighted_tree *usual, add_fn add, const char *name)
 {
 	if (string_table_init(&functions->names))
 		return error_set(functions->err, -ENOMEM, "out of memory for the functions");
@@ -275,8 +315,8 @@ static int add_trees(struct functions *functions, const struct flame_tree *spike
 	if (rc)
 		return error_set(functions->err, -ENOMEM, "out of memory for the functions");
 	functions->items[0] = (struct function){ 0 };
-	rc = add_tree(functions, spike, 1, caller, true);
-	return rc ? rc : add_tree(functions, usual->tree, usual->factor, caller, false);
+	rc = add_tree(functions, spike, 1, add, name, true);
+	return rc ? rc : add_tree(functions, usual->tree, usual->factor, add, name, false);
 }
 
 static double extra_of(const struct function *function)
@@ -309,7 +349,8 @@ static uint32_t choose_caller(const struct functions *functions, double extra, u
 	return chosen;
 }
 
-static uint32_t choose_leaf(const struct functions *functions)
+/** The one with the largest extra. */
+static uint32_t choose_largest(const struct functions *functions)
 {
 	uint32_t chosen = 0;
 
@@ -334,10 +375,10 @@ static void copy_name(const struct functions *functions, uint32_t number,
 static int find_leaf(struct functions *leaves, const struct flame_tree *spike,
 		     const struct weighted_tree *usual, double extra, struct cause_code *code)
 {
-	int rc = add_trees(leaves, spike, usual, code->caller);
+	int rc = add_trees(leaves, spike, usual, add_leaf, code->caller);
 	if (rc)
 		return rc;
-	uint32_t leaf = choose_leaf(leaves);
+	uint32_t leaf = choose_largest(leaves);
 	double share = share_of(extra_of(&leaves->items[leaf]), extra);
 
 	if (!leaf || share < LEAF_SHARE * (*code->caller ? code->share : 1))
@@ -358,6 +399,27 @@ static void name_caller(const struct functions *functions, uint32_t leaf, double
 		copy_name(functions, caller, code->caller);
 }
 
+/** Give Python function @text the line that has most of its extra, if one has: that is where to look. */
+static int name_line(const struct functions *functions, const struct flame_tree *spike,
+		     const struct weighted_tree *usual, char text[CAUSE_TEXT_BYTES])
+{
+	_cleanup_(functions_deinit) struct functions lines = { .deadline = functions->deadline,
+							       .err = functions->err };
+	uint32_t number = string_table_find(&functions->names, text);
+
+	if (number == HASH_TABLE_NONE || !number)
+		return 0; // a system call, or library code
+	int rc = add_trees(&lines, spike, usual, add_line, text);
+	if (rc)
+		return rc;
+	uint32_t line = choose_largest(&lines);
+
+	if (line &&
+	    extra_of(&lines.items[line]) >= LINE_SHARE * extra_of(&functions->items[number]))
+		copy_name(&lines, line, text);
+	return 0;
+}
+
 int spike_code_find(const struct flame_tree *spike, const struct weighted_tree *usual,
 		    bool without_leaf, struct deadline *deadline, struct cause_code *ret_code,
 		    double *ret_extra, struct error *err)
@@ -374,7 +436,7 @@ int spike_code_find(const struct flame_tree *spike, const struct weighted_tree *
 	*ret_code = code;
 	if (extra <= 0)
 		return 0;
-	int rc = add_trees(&functions, spike, usual, NULL);
+	int rc = add_trees(&functions, spike, usual, add_stack, NULL);
 	if (rc)
 		return rc;
 	uint32_t caller = choose_caller(&functions, extra, 0);
@@ -388,6 +450,10 @@ int spike_code_find(const struct flame_tree *spike, const struct weighted_tree *
 		rc = find_leaf(&leaves, spike, usual, extra, &code);
 	if (*code.leaf && strcmp(code.leaf, code.caller) == 0)
 		name_caller(&functions, caller, extra, &code);
+	if (!rc)
+		rc = name_line(&functions, spike, usual, code.caller);
+	if (!rc)
+		rc = name_line(&functions, spike, usual, code.leaf);
 	*ret_code = code;
 	return rc;
 }

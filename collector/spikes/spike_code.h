@@ -15,7 +15,8 @@ struct weighted_tree {
 /**
  * Find the function that carries most of @spike less @usual: the deepest of the user's functions that has nearly
  * as much as any, and below it the leaf with at least half of that. *ret_extra: the whole difference; without
- * one, *ret_code is empty. A leaf in the kernel is its system call. @without_leaf: name the function alone.
+ * one, *ret_code is empty. A leaf in the kernel is its system call. A Python function has the line that carries most of
+ * its part, if one does. @without_leaf: name the function alone.
  * Returns 0; -ENOMEM; what deadline_check() returns.
  */
 int spike_code_find(const struct flame_tree *spike, const struct weighted_tree *usual,

@@ -10,6 +10,8 @@
 #include "base/contract/profile_types.h"
 #include "base/contract/wait_classes.h"
 
+enum { CONTAINER_SHOWN_BYTES = 12 }; // as Docker and crictl print them
+
 static double seconds_of(const struct spike *spike)
 {
 	return (double)(spike->interval.to_ns - spike->interval.from_ns) / (double)NS_PER_SECOND;
@@ -89,6 +91,13 @@ static bool is_place(const char *label)
 	       strcmp(label, LABEL_CONTAINER) == 0 || strcmp(label, LABEL_PROCESS) == 0;
 }
 
+/** A container's id is known by its first digits. */
+static int shown_bytes(const struct cause_label *label)
+{
+	return strcmp(label->name, LABEL_CONTAINER) == 0 ? CONTAINER_SHOWN_BYTES
+							 : CAUSE_VALUE_BYTES;
+}
+
 /** "on 2 of 38 pods (a, b)", "node gpu-17" */
 static void append_label(struct buffer *text, const struct cause_label *label)
 {
@@ -101,16 +110,20 @@ static void append_label(struct buffer *text, const struct cause_label *label)
 	}
 	buffer_printf(text, "on %u of %u %s%s (", label->count, label->of, label->name, plural);
 	for (uint32_t i = 0; i < shown; i++)
-		buffer_printf(text, "%s%s", i ? ", " : "", label->values[i]);
+		buffer_printf(text, "%s%.*s", i ? ", " : "", shown_bytes(label), label->values[i]);
 	buffer_append_string(text, label->count > shown ? ", …)" : ")");
 }
 
-static void append_meanwhile(struct buffer *text, const struct spike_cause *cause)
+static void append_meanwhile(struct buffer *text, const struct spike *spike)
 {
+	const struct spike_cause *cause = &spike->cause;
+
 	if (cause->meanwhile_cores <= 0)
 		return;
 	buffer_append_string(text, "; meanwhile ");
-	if (*cause->meanwhile_service)
+	if (strcmp(spike->type->type, PROFILE_TYPE_THROTTLED) == 0)
+		buffer_printf(text, "it ran %.2f cores", cause->meanwhile_cores);
+	else if (*cause->meanwhile_service)
 		buffer_printf(text, "service %s took %.1f cores more", cause->meanwhile_service,
 			      cause->meanwhile_cores);
 	else
@@ -142,7 +155,7 @@ void spike_append_sentence(struct buffer *text, const struct spike *spike)
 		buffer_append_string(text, has_code || i ? ", " : " ");
 		append_label(text, &cause->labels[i]);
 	}
-	append_meanwhile(text, cause);
+	append_meanwhile(text, spike);
 	buffer_append_byte(text, '.');
 }
 

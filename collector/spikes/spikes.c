@@ -556,6 +556,22 @@ static bool is_same_time(const struct spike *a, const struct spike *b)
 	return from < to && 2 * (to - from) >= (a_ns < b_ns ? a_ns : b_ns);
 }
 
+/** The service that kept @spike's threads from running; of any other spike its own. */
+static const char *culprit_of(const struct spike *spike)
+{
+	bool is_neighbours = strcmp(spike->type->type, PROFILE_TYPE_SCHED_DELAY) == 0 &&
+			     *spike->cause.meanwhile_service;
+
+	return is_neighbours ? spike->cause.meanwhile_service : spike->service;
+}
+
+/** A full machine makes many services wait: they are one incident, that of the service which filled it. */
+static bool is_same_incident(const struct spike *a, const struct spike *b)
+{
+	return (strcmp(a->service, b->service) == 0 || strcmp(culprit_of(a), culprit_of(b)) == 0) &&
+	       is_same_time(a, b);
+}
+
 static void assign_incidents(struct spikes *spikes)
 {
 	for (uint32_t i = 0; i < spikes->count; i++) {
@@ -565,9 +581,7 @@ static void assign_incidents(struct spikes *spikes)
 		for (uint32_t first = 0; first < i && spike->incident == i; first++) {
 			const struct spike *other = &spikes->items[first];
 
-			if (other->incident == first &&
-			    strcmp(other->service, spike->service) == 0 &&
-			    is_same_time(other, spike))
+			if (other->incident == first && is_same_incident(other, spike))
 				spike->incident = first;
 		}
 	}

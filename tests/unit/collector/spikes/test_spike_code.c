@@ -64,26 +64,40 @@ struct row {
 };
 
 static const struct row rows[] = {
-	{ "a lock under Python", NULL, { PUT FUTEX }, { 100 }, "futex", "put (shop.py)", 100 },
+	{ "a lock under Python", NULL, { PUT FUTEX }, { 100 }, "futex", "put (shop.py:36)", 100 },
+	{ "the line that rose is named",
+	  "n:main|p:handle (shop.py:9)|p:put (shop.py:40)|" FUTEX,
+	  { PUT FUTEX, "n:main|p:handle (shop.py:9)|p:put (shop.py:40)|" FUTEX },
+	  { 60, 90 },
+	  "futex",
+	  "put (shop.py:36)",
+	  100 },
 	{ "lines of a function are one",
 	  NULL,
 	  { PUT FUTEX, "n:main|p:handle (shop.py:9)|p:put (shop.py:40)|" FUTEX },
 	  { 50, 50 },
 	  "futex",
+	  "put (shop.py:36)",
+	  100 },
+	{ "of many lines none is the place",
+	  NULL,
+	  { PUT "i:a", "n:main|p:put (shop.py:40)|i:a", "n:main|p:put (shop.py:41)|i:a" },
+	  { 30, 30, 40 },
 	  "put (shop.py)",
+	  "",
 	  100 },
 	{ "Python's own work is its function",
 	  NULL,
 	  { PUT "i:long_add" },
 	  { 100 },
-	  "put (shop.py)",
-	  "handle (shop.py)",
+	  "put (shop.py:36)",
+	  "handle (shop.py:9)",
 	  100 },
 	{ "a comprehension is its function's",
 	  NULL,
 	  { "n:main|p:put.<locals>.<genexpr> (shop.py:3)" },
 	  { 100 },
-	  "put (shop.py)",
+	  "put (shop.py:3)",
 	  "",
 	  100 },
 	{ "native code",
@@ -172,7 +186,7 @@ TEST(without_leaf_names_the_function_alone)
 
 	EXPECT_EQ(0, spike_code_find(&spike, &weighted, true, NULL, &code, &extra, &err), "found");
 	EXPECT_STR("", code.leaf, "leaf");
-	EXPECT_STR("put (shop.py)", code.caller, "caller");
+	EXPECT_STR("put (shop.py:36)", code.caller, "caller");
 	EXPECT_EQ(70, (int)extra, "extra");
 	flame_tree_deinit(&spike);
 	flame_tree_deinit(&usual);

@@ -183,6 +183,31 @@ TEST(names_the_neighbour_of_a_full_run_queue)
 		    "100 % of the extra time in the run queue is `serve`, on 1 of 2 pods (shop-1), "
 		    "node n1; meanwhile service batch took 3.0 cores more, 100 % of it `crunch` "
 		    "under `run`.");
+	find_first(&fixture, "{}");
+	EXPECT_EQ(2, fixture.spikes.count, "the neighbour's own, too");
+	EXPECT_EQ(0, fixture.spikes.items[1].incident, "it is one incident");
+	EXPECT_STR("batch", fixture.spikes.items[0].service, "the cause comes first");
+	tear_down(&fixture);
+}
+
+TEST(throttled_time_names_what_used_the_quota_up)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_service(&fixture, "shop", 0, MINUTES);
+	for (int i = 0; i < 100; i++)
+		add(&fixture, SPIKE_AT_S + i * 0.1, "service=shop,node=n1,pod=shop-1",
+		    PROFILE_TYPE_THROTTLED, "", 0.05);
+	store_all(&fixture);
+	const struct spike *spike = find_first(&fixture, "shop");
+
+	assert_non_null(spike);
+	EXPECT_STR(PROFILE_TYPE_THROTTLED, spike->type->type, "type");
+	expect_text(spike_append_sentence, spike,
+		    "The extra throttled time is on 1 of 2 pods (shop-1), node n1; meanwhile it "
+		    "ran 0.20 cores, "
+		    "100 % of it `work` under `serve`.");
 	tear_down(&fixture);
 }
 
@@ -262,6 +287,7 @@ RUN_TESTS(cmocka_unit_test(names_code_and_pod_of_a_lock_convoy),
 	  cmocka_unit_test(what_was_so_yesterday_is_usual), cmocka_unit_test(a_selector_holds),
 	  cmocka_unit_test(a_tenant_sees_its_own_alone),
 	  cmocka_unit_test(names_the_neighbour_of_a_full_run_queue),
+	  cmocka_unit_test(throttled_time_names_what_used_the_quota_up),
 	  cmocka_unit_test(one_incident_has_all_that_happened_at_its_time),
 	  cmocka_unit_test(answers_one_type_and_refuses_what_is_not_judged),
 	  cmocka_unit_test(an_empty_store_answers_nothing), cmocka_unit_test(a_path_is_escaped))
