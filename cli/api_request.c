@@ -52,7 +52,8 @@ int api_request_check(const struct api_request *request, struct error *err)
 	return rc;
 }
 
-void api_request_begin_url(const struct api_request *request, const char *path, struct buffer *url)
+void api_request_append_page(const struct api_request *request, const char *path,
+			     struct buffer *url)
 {
 	size_t length = strlen(request->collector_http);
 
@@ -60,6 +61,11 @@ void api_request_begin_url(const struct api_request *request, const char *path, 
 		length--;
 	buffer_append(url, request->collector_http, length);
 	buffer_append_string(url, path);
+}
+
+void api_request_begin_url(const struct api_request *request, const char *path, struct buffer *url)
+{
+	api_request_append_page(request, path, url);
 	http_append_parameter(url, "query", request->selector);
 	http_append_parameter(url, "from", request->from);
 	http_append_parameter(url, "to", request->to);

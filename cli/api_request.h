@@ -19,6 +19,8 @@ struct api_request {
 	const char *selector; // of the command line
 };
 
+#define API_REQUEST_COLLECTOR "http://127.0.0.1:7070" // unless a flag says another one
+
 /* The flags that fill it, for a command's options; @from_text, @to_text: the defaults. */
 #define API_REQUEST_OPTIONS_OF(request, from_text, to_text)               \
 	{                                                                 \
@@ -38,7 +40,7 @@ struct api_request {
 		  0,                                                      \
 		  CONFIG_STRING,                                          \
 		  &(request)->collector_http,                             \
-		  "http://127.0.0.1:7070",                                \
+		  API_REQUEST_COLLECTOR,                                  \
 		  0,                                                      \
 		  0,                                                      \
 		  "URL",                                                  \
@@ -64,6 +66,10 @@ int api_request_set_selector(struct api_request *request, int count, char **word
 
 /** Are the times times, in this order? Returns 0 or -EINVAL. */
 int api_request_check(const struct api_request *request, struct error *err);
+
+/** The collector's address of @path. */
+void api_request_append_page(const struct api_request *request, const char *path,
+			     struct buffer *url);
 
 /** The collector's @path with the selection as parameters. */
 void api_request_begin_url(const struct api_request *request, const char *path, struct buffer *url);

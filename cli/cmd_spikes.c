@@ -17,6 +17,7 @@
 #include "cli/http_client.h"
 #include "cli/no_match.h"
 #include "cli/printable_text.h"
+#include "cli/spike_command.h"
 
 enum { LIMIT_MAX = 100, TIME_TEXT_BYTES = 40 };
 
@@ -33,7 +34,8 @@ static const char notes[] =
 	"Finds intervals in which a service used more than it usually does: CPU time,\n"
 	"blocked time by wait class, run queue, throttling, memory growth, GPU. Usual is what the\n"
 	"half hour to hour before says. The first spike has the largest size times surprise;\n"
-	"indented ones are of the same service at the same time.\n"
+	"indented ones are of the same service at the same time, or of services that it kept\n"
+	"from running. Each has the command that shows its stacks; the first has its page, too.\n"
 	"\n"
 	"SELECTOR is PromQL's: '{service=\"llm\", node!~\"test.*\"}', or a bare service\n"
 	"name. TIME is now, now-5m, RFC 3339 (2026-11-21T10:00:00Z) or Unix seconds.\n"
@@ -111,37 +113,70 @@ static unsigned long long uint_of(const json_t *object, const char *key)
 	return (unsigned long long)json_integer_value(json_object_get(object, key));
 }
 
-static void print_spike(const json_t *spike, bool is_first, const char *indent)
+static void print_line(const char *indent, const char *text)
 {
-	char time_text[TIME_TEXT_BYTES];
-
-	if (is_first) {
-		printf("%s  ", moment_text(uint_of(spike, "from_ns"), time_text));
-		print_text(*json_text_of(spike, "service") ? json_text_of(spike, "service")
-							   : "(no service)");
-		printf("\n");
-	}
-	printf("%s", indent);
-	print_text(json_text_of(spike, "title"));
-	printf("\n");
-	if (!*json_text_of(spike, "sentence"))
+	if (!*text)
 		return;
-	printf("%s  ", indent);
-	print_text(json_text_of(spike, "sentence"));
+	fputs(indent, stdout);
+	print_text(text);
 	printf("\n");
 }
 
-/** A spike with the others of its incident. */
-static void print_incident(const json_t *spikes, size_t first)
+/** Where to look next: the command, and of the first the page. */
+static void print_next(const struct spikes_options *options, const json_t *spike, bool is_first,
+		       const char *indent)
 {
-	const json_t *spike;
+	_cleanup_(buffer_deinit) struct buffer text = { 0 };
+	char from[TIME_TEXT_BYTES], to[TIME_TEXT_BYTES];
+
+	spike_command_append(&text, spike, moment_text(uint_of(spike, "from_ns"), from),
+			     moment_text(uint_of(spike, "to_ns"), to),
+			     options->request.collector_http);
+	print_line(indent, buffer_string(&text));
+	if (!is_first)
+		return;
+	buffer_clear(&text);
+	api_request_append_page(&options->request, json_text_of(spike, "path"), &text);
+	print_line(indent, buffer_string(&text));
+}
+
+/** @first: of its incident. */
+static void print_spike(const struct spikes_options *options, const json_t *spike,
+			const json_t *first)
+{
+	const char *service = json_text_of(spike, "service"), *indent = "  ", *below = "    ";
+	char time_text[TIME_TEXT_BYTES];
+
+	if (spike == first) {
+		printf("%s  ", moment_text(uint_of(spike, "from_ns"), time_text));
+		print_line("", *service ? service : "(no service)");
+	} else {
+		indent = below;
+		below = "      ";
+		if (strcmp(service, json_text_of(first, "service")) != 0)
+			print_line("  ", service);
+	}
+	print_line(indent, json_text_of(spike, "title"));
+	print_line(below, json_text_of(spike, "sentence"));
+	print_next(options, spike, spike == first, below);
+}
+
+/** A spike with the others of its incident, those of its own service before others. */
+static void print_incident(const struct spikes_options *options, const json_t *spikes, size_t at)
+{
+	const json_t *first = json_array_get(spikes, at), *spike;
 	size_t i;
 
-	print_spike(json_array_get(spikes, first), true, "  ");
-	json_array_foreach(spikes, i, spike)
-	{
-		if (i != first && uint_of(spike, "incident") == first)
-			print_spike(spike, false, "    ");
+	print_spike(options, first, first);
+	for (int is_other = 0; is_other < 2; is_other++) {
+		json_array_foreach(spikes, i, spike)
+		{
+			bool differs = strcmp(json_text_of(spike, "service"),
+					      json_text_of(first, "service")) != 0;
+
+			if (i != at && uint_of(spike, "incident") == at && differs == is_other)
+				print_spike(options, spike, first);
+		}
 	}
 }
 
@@ -190,7 +225,7 @@ static int print_spikes(const struct spikes_options *options, const struct http_
 			continue;
 		if (i)
 			printf("\n");
-		print_incident(spikes, i);
+		print_incident(options, spikes, i);
 	}
 	if (!rc)
 		print_notes(root);
