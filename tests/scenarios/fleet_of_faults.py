@@ -2,6 +2,7 @@
 """A simulated fleet: services of some real processes each, as pods by OTEL_RESOURCE_ATTRIBUTES, into which faults are injected at
 known moments, with parameters from a seed."""
 import contextlib
+import dataclasses
 import math
 import os
 import pathlib
@@ -25,6 +26,25 @@ def own_cpu_group():
     path = next((line.split(":", 2)[2] for line in lines if "cpu" in line.split(":")[1].split(",")), None)
     assert path, "the throttling scenario needs cgroups of version 1"
     return pathlib.Path("/sys/fs/cgroup/cpu") / path.lstrip("/")
+
+
+@dataclasses.dataclass
+class Fault:
+    """What was injected into a service, and when; what the first spike must name."""
+    name: str
+    service: str
+    about: str
+    begin_s: float
+    end_s: float
+    named: list
+    types: list
+    of_one: bool
+
+    def is_named_by(self, spike):
+        """Does @spike lie in the fault, and does it name what was injected?"""
+        during = spike["from_ns"] / 1e9 < self.end_s + 2 and spike["to_ns"] / 1e9 > self.begin_s - 2
+        judged = not self.types or any(spike["type"].startswith(kind) for kind in self.types)
+        return during and judged and any(name in spike["sentence"] + spike["title"] for name in self.named)
 
 
 class Pod:
@@ -74,11 +94,9 @@ class Scenario:
         for pod in self.pods:
             pod.stop()
 
-    def names_cause(self, spike):
-        """Does @spike lie in the fault, and does it name what was injected?"""
-        during = spike["from_ns"] / 1e9 < self.end_s + 2 and spike["to_ns"] / 1e9 > self.begin_s - 2
-        judged = not self.types or any(spike["type"].startswith(kind) for kind in self.types)
-        return during and judged and any(name in spike["sentence"] + spike["title"] for name in self.named)
+    def fault_of(self):
+        return Fault(f"{type(self).__name__} {self.name}", self.service, self.about, self.begin_s, self.end_s, self.named, self.types,
+                     self.of_one)
 
 
 class Throttled(Scenario):
