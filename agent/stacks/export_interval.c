@@ -484,22 +484,34 @@ static int add_missing(struct export_interval *interval, const struct calibratio
 			      value_of(sum->missing));
 }
 
+/** Slots that a wait is spread over. */
+struct wait_slots {
+	uint64_t first, last;
+};
+
 /*
  * A sampled interval stands for others of its thread, which came one after the other: in its own slot alone it would be
- * the time of a hundred threads. It begins so much earlier that it is one thread's, but not before the time that all these
- * threads are accounted for.
+ * the time of a hundred threads. It begins so much earlier that it is one thread's, and ends later where there is no room
+ * before; both within the time that all these threads are accounted for.
  */
-static uint64_t begin_of(const struct export_interval_wait *wait, const struct calibration_sum *sum,
-			 uint64_t value, uint64_t slot_ns)
+static struct wait_slots slots_of(const struct export_interval_wait *wait,
+				  const struct calibration_sum *sum, uint64_t value,
+				  uint64_t slot_ns)
 {
-	uint64_t last = wait->slot + wait->more_slots, slots = value / slot_ns;
-	uint64_t begin = slots < last ? last - slots : 0;
+	struct wait_slots slots = { wait->slot, wait->slot + wait->more_slots };
+	uint64_t more = value / slot_ns, before;
 
-	if (!wait->is_sampled || begin >= wait->slot)
-		return wait->slot;
-	if (begin < sum->first_slot)
-		begin = sum->first_slot;
-	return begin < wait->slot ? begin : wait->slot;
+	if (!wait->is_sampled || more <= wait->more_slots)
+		return slots;
+	more -= wait->more_slots;
+	before = sum->first_slot < slots.first ? slots.first - sum->first_slot : 0;
+	before = before < more ? before : more;
+	slots.first -= before;
+	more -= before;
+	if (sum->last_slot > slots.last)
+		slots.last +=
+			sum->last_slot - slots.last < more ? sum->last_slot - slots.last : more;
+	return slots;
 }
 
 static int add_calibrated(struct export_interval *interval, const struct export_interval_wait *wait)
@@ -507,10 +519,10 @@ static int add_calibrated(struct export_interval *interval, const struct export_
 	struct calibration_sum *sum =
 		&interval->calibration.threads[wait->threads].sums[wait->time];
 	uint64_t value = calibration_scale(sum, wait->value, wait->is_sampled);
+	struct wait_slots slots = slots_of(wait, sum, value, interval->profile->slot_ns);
 
-	return value ? add_slots(interval, wait->series, wait->stack,
-				 begin_of(wait, sum, value, interval->profile->slot_ns),
-				 wait->slot + wait->more_slots, value_of(value))
+	return value ? add_slots(interval, wait->series, wait->stack, slots.first, slots.last,
+				 value_of(value))
 		     : 0;
 }
 

@@ -518,9 +518,10 @@ TEST(a_sampled_wait_is_one_thread_in_each_slot)
 	set_kernel_stack(fixture, &key);
 	key.kind = SAMPLE_KIND_BLOCKED;
 	key.more_slots = 99;
-	add(fixture, &key, 80 * SLOT_NS);
+	add(fixture, &key, 90 * SLOT_NS);
 	key.kind = SAMPLE_KIND_OFF_CPU_SAMPLED;
 	key.more_slots = 0;
+	add(fixture, &key, 10 * SLOT_NS); // no room before it
 	key.slot += 49;
 	add(fixture, &key, 30 * SLOT_NS);
 	key.slot += 50;
@@ -533,8 +534,10 @@ TEST(a_sampled_wait_is_one_thread_in_each_slot)
 
 		EXPECT_EQ(0, threads, "less than one");
 		EXPECT_EQ(1, sample->slot >= fixture->key.slot, "within what is accounted for");
+		EXPECT_EQ(1, sample->slot + sample->more_slots < fixture->key.slot + 100,
+			  "within it, at its end");
 	}
-	EXPECT_EQ(80 * SLOT_NS, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "exact");
+	EXPECT_EQ(90 * SLOT_NS, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "exact");
 	profile_free(profile);
 }
 
