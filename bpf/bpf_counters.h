@@ -43,6 +43,10 @@
 	X(OFF_CPU_UNWOUND, "Off-CPU intervals whose stack was unwound.")                           \
 	X(OFF_CPU_SAMPLED_OUT, "Off-CPU intervals sampled out: too many to unwind. Each kept one " \
 			       "has weight N; totals stay right.")                                 \
+	X(OFF_CPU_BY_CALL,                                                                         \
+	  "Off-CPU intervals that were not unwound, as there were too many: each has its own "     \
+	  "length, and the stack that its thread had last in the same system call with the same "  \
+	  "arguments.")                                                                            \
 	X(OFF_CPU_SWEPT, "Kernel stacks of long off-CPU intervals, read by the agent's regular "   \
 			 "look at blocked threads.")                                               \
 	X(OFF_CPU_BUSY,                                                                            \

@@ -115,7 +115,7 @@ static __always_inline bool is_stackless(struct task_struct *task)
 	return any_stackless && bpf_map_lookup_elem(&stackless, &pid);
 }
 
-/* The last site at which the thread of @key was preempted, or was not. NULL: no stack is known. */
+/* The last site at which the thread of @key was preempted, or was not. NULL: no user stack is known. */
 static __always_inline struct wait_site *last_site(struct thread_wait *wait,
 						   const struct count_key *key, bool is_preempted)
 {
@@ -127,6 +127,7 @@ static __always_inline struct wait_site *last_site(struct thread_wait *wait,
 
 		if (site->key.process.pid && site->is_preempted == is_preempted &&
 		    site->key.process.exec_id == key->process.exec_id &&
+		    !stack_hash_is_not_sampled(&site->key.user) &&
 		    (!last || site->last_ns > last->last_ns))
 			last = site;
 	}
@@ -170,6 +171,7 @@ __attribute__((noinline)) int report_skipped(struct thread *thread, struct count
 		key->more_slots = 0;
 	}
 	wait->has_sampled = 0;
+	wait->sampled_groups = 0;
 	return 0;
 }
 
@@ -257,6 +259,28 @@ static __always_inline bool has_user_stack(struct task_struct *task)
 }
 
 /*
+ * An interval that is sampled out gets the stack that the thread had last in the same system call with the same
+ * arguments, unless kept ones of its group stand in for it: those of other calls must not. While counts are what costs too
+ * much, it is not counted. False: there is no such stack.
+ */
+static __always_inline bool take_site_of_call(struct thread_wait *wait,
+					      const struct unwind_budget *budget)
+{
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+	int site;
+
+	if ((budget && budget->samples_hits) ||
+	    wait->sampled_groups & 1U << (wait->group & (WAIT_GROUPS - 1)))
+		return false;
+	site = wait_site_of_call(wait, (__u32)leader->self_exec_id);
+	if (site < 0)
+		return false;
+	wait->site = (__u32)site;
+	wait->is_by_call = 1;
+	return true;
+}
+
+/*
  * Keeps one off-CPU interval of expected length @expected_ns in 1 << shift; its weight stands for those
  * sampled out. Without @budget the shift is @least. Returns 0 if sampled out.
  */
@@ -273,6 +297,8 @@ __attribute__((noinline)) int sample_wait(struct thread_wait *wait,
 		shift = shift < 2 * least ? least : shift / 2;
 	shift &= 15; // for the verifier
 	if (shift && bpf_get_prandom_u32() & ((1U << shift) - 1)) {
+		if (take_site_of_call(wait, budget))
+			return count(COUNTER_OFF_CPU_BY_CALL);
 		wait->weight = 0;
 		return count(COUNTER_OFF_CPU_SAMPLED_OUT);
 	}
@@ -433,6 +459,7 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 	site->is_preempted = !wait->group;
 	if (!unwind_wait(cpu, stack, site, now) && found >= 0)
 		count(COUNTER_STACK_CACHE_WRONG);
+	site->call = wait->call;
 	words = stack_cache_words(&site->cache);
 	if (wait->words < words)
 		wait->words = words;
@@ -482,6 +509,7 @@ static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cp
 	read_switch_context(&stack->context, task);
 	stack->context.kernel_at = (__u64)ctx;
 	wait->group = wait_group(&stack->context, thread->time.left_as);
+	wait->call = call_of_wait(&stack->context, thread->time.left_as);
 	mean_ns = *mean_of_wait(wait);
 	wait->weight = 1;
 	wait->has_room = 0;
@@ -506,6 +534,7 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 	int found;
 
 	wait->weight = 0;
+	wait->is_by_call = 0;
 	if (!stack)
 		return false;
 	if (task->__state == TASK_DEAD) {
@@ -517,7 +546,9 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 		return false;
 	budget_at(&cpu->budget, now);
 	found = sample_and_find_site(ctx, cpu, stack, task, thread, now);
-	if (wait->weight)
+	if (wait->is_by_call)
+		follow_name(site_of_wait(wait));
+	else if (wait->weight)
 		is_unwound = capture_site(ctx, cpu, stack, wait, found, now);
 	if (is_unwound || stack->context.python.of.state)
 		exclude_capture_time(cpu, &thread->time, now, is_unwound);
@@ -719,16 +750,30 @@ struct {
 	__type(value, struct switch_stack);
 } swept_stack SEC(".maps");
 
+/* So long an interval keeps the stack that its call had last. */
+#define BY_CALL_NS_MAX 2000000000ULL
+
+/* Does the present interval need a stack of its own by now? */
+static __always_inline bool needs_swept_stack(const struct thread *thread, __u64 now)
+{
+	if (!thread->wait.weight)
+		return true;
+	return thread->wait.is_by_call && thread->wake.asleep_ns &&
+	       now - thread->wake.asleep_ns > BY_CALL_NS_MAX;
+}
+
 /*
  * An off-CPU interval that lasts until a sweep is kept whole, with weight 1: its length is known, and no
  * other stands in for it. If it was sampled out or began before tracking, only the kernel stack is captured
- * here; sleepers.bpf.c adds the user stack. Until then it is marked as not sampled.
+ * here; sleepers.bpf.c adds the user stack. Until then it has the user stack of its call, or is marked as not sampled.
  */
 static __always_inline void sweep_stack(struct task_struct *task, struct thread *thread)
 {
 	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
 	struct thread_wait *wait = &thread->wait;
 	struct wait_site *site = &wait->sites[WAIT_SITE_OTHER];
+	const struct wait_site *of_call = site_of_wait(wait);
+	__u64 now = bpf_ktime_get_ns();
 	struct switch_stack *stack;
 	__u32 zero = 0;
 	long size;
@@ -736,7 +781,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	if (thread->time.left_as != THREAD_BLOCKED || task->on_cpu || !is_asleep(task) ||
 	    !has_user_stack(task))
 		return;
-	if (wait->weight) {
+	if (!needs_swept_stack(thread, now)) {
 		wait->weight = 1;
 		return;
 	}
@@ -751,16 +796,25 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	size = bpf_get_task_stack(task, stack->kernel.at,
 				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
-	capture_kernel_stack(stack, bpf_ktime_get_ns());
-	stack->key.user = stack_hash_not_sampled();
+	capture_kernel_stack(stack, now);
+	if (wait->is_by_call) {
+		stack->key.user = of_call->key.user;
+		stack->key.user_leaf = of_call->key.user_leaf;
+	} else {
+		stack->key.user = stack_hash_not_sampled();
+		stack->key.user_leaf = (struct raw_frame){};
+	}
 	site->key = stack->key;
 	site->is_preempted = false;
+	site->call = 0;
 	wait->site = WAIT_SITE_OTHER;
 	count(COUNTER_OFF_CPU_SWEPT);
 	// The thread may have switched meanwhile, without the lock.
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns) {
+		if (!wait->is_by_call) // else its sleep has begun
+			begin_sleep(thread, since_ns);
 		wait->weight = 1;
-		begin_sleep(thread, since_ns);
+		wait->is_by_call = 0;
 	}
 }
 

@@ -29,7 +29,7 @@ struct wait_site {
 	__u64 last_ns;        // end of its last interval
 	struct count pending[WAIT_PENDING];
 	__u32 is_preempted; // the thread did not block: it was runnable
-	__u32 pad;
+	__u32 call; // call_of_wait() that the thread blocks in here; 0: none, or no user stack
 	struct stack_cache cache;
 };
 
@@ -64,9 +64,11 @@ struct thread_wait {
 	__u32 tries;       // of sleepers.bpf.c that gave no complete stack
 	__u32 due_in_pass; // number of the next pass that tries
 	__u32 has_sampled; // bits (1 << enum wait_kind): weights above 1 were charged since the last report
-	__u32 has_room; // a cache is empty or has expired: one capture may save many
-	__u32 near;     // 1 + the site that matches in user space only, or has expired; 0: none
-	__u32 pad;
+	__u32 sampled_groups; // bits (1 << group) of those
+	__u32 has_room;       // a cache is empty or has expired: one capture may save many
+	__u32 near;       // 1 + the site that matches in user space only, or has expired; 0: none
+	__u32 call;       // call_of_wait() of the present one; 0: none
+	__u32 is_by_call; // the present one was sampled out: its site is the last one of its call
 	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
 	__u32 mean_ns[WAIT_GROUPS];      // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
@@ -90,6 +92,14 @@ static __always_inline __u32 wait_group(const struct switch_context *context, __
 	__u64 hash = context->call * HASH_C1;
 
 	return left_as == THREAD_BLOCKED ? 1 + (__u32)((hash >> 32) * (WAIT_GROUPS - 1) >> 32) : 0;
+}
+
+/* System call and arguments of an interval that begins with @context; 0: the thread does not block in one. */
+static __always_inline __u32 call_of_wait(const struct switch_context *context, __u32 left_as)
+{
+	return left_as == THREAD_BLOCKED && context->call
+		       ? (__u32)(context->call * HASH_C1 >> 32) | 1
+		       : 0;
 }
 
 static __always_inline __u32 *mean_of_wait(struct thread_wait *wait)
@@ -128,6 +138,27 @@ __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 		wait->near = i + 1;
 	}
 	return -1;
+}
+
+/* The last site at which the process of @exec_id blocked in the present call, with the same arguments; -1: none. */
+__attribute__((noinline)) int wait_site_of_call(const struct thread_wait *wait, __u32 exec_id)
+{
+	__u64 last_ns = 0;
+	int found = -1;
+
+	if (!wait || !wait->call)
+		return -1;
+#pragma unroll
+	for (__u32 i = 0; i < WAIT_SITES; i++) {
+		const struct wait_site *site = &wait->sites[i];
+
+		if (site->call != wait->call || site->key.process.exec_id != exec_id ||
+		    site->last_ns < last_ns)
+			continue;
+		last_ns = site->last_ns;
+		found = i;
+	}
+	return found;
 }
 
 /*
@@ -299,6 +330,7 @@ static __always_inline void wait_note_weight(struct thread_wait *wait,
 		wait->has_sampled |= 1 << WAIT_BLOCKED;
 	if (interval->ns[THREAD_RUN_QUEUE])
 		wait->has_sampled |= 1 << WAIT_FOR_CPU;
+	wait->sampled_groups |= 1U << (wait->group & (WAIT_GROUPS - 1));
 }
 
 /* The time of an interval that has no stack of its own. */

@@ -3,6 +3,7 @@
 // and BTF.
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include "agent/bpf/loader.h"
 #include "agent/bpf/machine.h"
 #include "agent/sources/switches.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/unit/agent/event_texts.h"
 
@@ -341,6 +343,94 @@ TEST(sampled_off_cpu_time_matches_totals)
 	close_switches(&fixture);
 }
 
+/* Blocked time of one process, by where in user space it blocks. */
+struct blocked_at {
+	uint32_t pid;
+	uint32_t count;
+	uint64_t leaf[4];
+	uint64_t ns[4];
+};
+
+static int add_blocked_at(void *context, const struct count_key *key, const struct count *count)
+{
+	struct blocked_at *at = context;
+	uint32_t i = 0;
+
+	if (key->process.pid != at->pid || kind_of(key) != SAMPLE_KIND_OFF_CPU)
+		return 0;
+	while (i < at->count && at->leaf[i] != key->user_leaf.address)
+		i++;
+	if (i == ARRAY_SIZE(at->leaf))
+		return 0;
+	at->leaf[i] = key->user_leaf.address;
+	at->count += i == at->count;
+	at->ns[i] += count->value;
+	return 0;
+}
+
+/* Of two calls, the share of the one with less time; 0: there are not two. */
+static double share_of_lesser(struct fixture *fixture, uint32_t pid)
+{
+	struct blocked_at at = { .pid = pid };
+	struct error err = { 0 };
+	uint64_t less, all;
+
+	drain(fixture, &(struct counted){ 0 });
+	sleep_ns(300 * NS_PER_MS);
+	EXPECT_EQ(0, switches_sweep(fixture->switches), "sweep");
+	if (loader_swap_counts(fixture->loader, &err) ||
+	    loader_drain_counts(fixture->loader, add_blocked_at, &at, &err))
+		fail_msg("drain: %s", err.text);
+	less = at.ns[0] < at.ns[1] ? at.ns[0] : at.ns[1];
+	all = at.ns[0] + at.ns[1];
+	print_message("%u places, %.1f of %.1f ms\n", at.count, less / 1e6, all / 1e6);
+	return at.count == 2 && all ? (double)less / (double)all : 0;
+}
+
+/* A short poll after each long sleep. */
+static pid_t start_two_calls(void)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		sleep_ns(8 * NS_PER_MS);
+		poll(NULL, 0, 2);
+	}
+}
+
+/* Until each call has its share; on a busy machine a stack may be captured late. */
+static bool shares_are_right(struct fixture *fixture, uint32_t pid)
+{
+	enum { ATTEMPTS = 15 };
+	double share = 0;
+
+	for (int i = 0; i < ATTEMPTS && (share < 0.15 || share > 0.3); i++)
+		share = share_of_lesser(fixture, pid);
+	return share >= 0.15 && share <= 0.3;
+}
+
+TEST(waits_sampled_out_have_their_calls_stack)
+{
+	pid_t child;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	child = start_two_calls();
+	bool before = shares_are_right(&fixture, child);
+	switches_set_step(fixture.switches, 7); // none is captured any more
+	bool after = shares_are_right(&fixture, child);
+
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	EXPECT_EQ(true, before, "captured");
+	EXPECT_EQ(true, after, "sampled out");
+	close_switches(&fixture);
+}
+
 /* Blocks a thousand times a second. */
 static pid_t start_napping(void)
 {
@@ -475,6 +565,7 @@ RUN_TESTS(cmocka_unit_test(accounts_for_nothing_while_stopped),
 	  cmocka_unit_test(totals_cover_no_slot_twice),
 	  cmocka_unit_test(off_cpu_time_covers_no_slot_twice),
 	  cmocka_unit_test(sampled_off_cpu_time_matches_totals),
+	  cmocka_unit_test(waits_sampled_out_have_their_calls_stack),
 	  cmocka_unit_test(a_process_without_stacks_keeps_totals),
 	  cmocka_unit_test(accounts_for_all_thread_time),
 	  cmocka_unit_test(raw_tracepoints_account_for_all_time),
