@@ -11,7 +11,7 @@
 #include "base/contract/wait_classes.h"
 #include "base/contract/profile_type.h"
 #include "cli/profiler_events.h"
-#include "cli/wall_stacks.h"
+#include "base/profile/wall_stacks.h"
 
 static const struct recorded_type types[] = {
 	{ PROFILE_TYPE_CPU, 0 },

@@ -5,13 +5,17 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_names.h"
 #include "base/contract/profile_type.h"
+#include "base/contract/thread_states.h"
+#include "base/contract/wait_classes.h"
 #include "base/export/named_stacks.h"
 #include "base/export/thread_rows.h"
 #include "base/json_text.h"
@@ -25,10 +29,16 @@ struct lane {
 	uint32_t thread; // number in the file; 0: the lane has no slice yet
 };
 
+#define NO_STATE UINT32_MAX
+
+enum { STATE_BYTES = 64 };
+
 struct writer {
 	const struct profile *profile;
 	const struct thread_rows *rows;
 	struct named_stacks stacks;
+	uint32_t *
+		states; // by the profile's series: the function that stands for its thread state, NO_STATE: none
 	struct buffer *buffer;
 	struct lane lanes[TRACE_LANES_MAX]; // of one row
 	uint32_t lane_count;
@@ -44,6 +54,7 @@ static void writer_free(struct writer **writer)
 	for (uint32_t i = 0; i < TRACE_LANES_MAX; i++)
 		free((*writer)->lanes[i].functions);
 	named_stacks_deinit(&(*writer)->stacks);
+	free((*writer)->states);
 	free(*writer);
 }
 
@@ -99,13 +110,14 @@ static void append_function(struct writer *writer, uint32_t function)
 }
 
 static void append_begin(struct writer *writer, uint32_t process, uint32_t thread,
-			 uint32_t function, uint64_t at_ns)
+			 uint32_t function, bool is_state, uint64_t at_ns)
 {
 	begin_event(writer, "B", process, thread);
 	append_time(writer, at_ns);
 	buffer_append_string(writer->buffer, ",\"cat\":\"");
 	buffer_append_string(writer->buffer,
-			     frame_kind_name(writer->stacks.functions[function].kind));
+			     is_state ? "state"
+				      : frame_kind_name(writer->stacks.functions[function].kind));
 	buffer_append_byte(writer->buffer, '"');
 	append_function(writer, function);
 	buffer_append_byte(writer->buffer, '}');
@@ -153,24 +165,32 @@ static int find_lane(struct writer *writer, const struct thread_row *row, uint64
 	return 0;
 }
 
-static int open_slices(struct writer *writer, struct lane *lane, uint32_t process,
+/** The slice at @depth of the stack read last: below the thread's state, if that is known. */
+static uint32_t function_at(const struct writer *writer, uint32_t state, uint32_t depth)
+{
+	if (state == NO_STATE)
+		return writer->stacks.frames[depth].function;
+	return depth ? writer->stacks.frames[depth - 1].function : state;
+}
+
+static int open_slices(struct writer *writer, struct lane *lane, uint32_t process, uint32_t state,
 		       uint64_t start_ns)
 {
-	const struct named_stacks *stacks = &writer->stacks;
-	uint32_t kept = 0;
+	uint32_t count = writer->stacks.frame_count + (state != NO_STATE), kept = 0;
 
 	// After a gap nothing goes on.
-	while (start_ns == lane->end_ns && kept < lane->open_count && kept < stacks->frame_count &&
-	       lane->functions[kept] == stacks->frames[kept].function)
+	while (start_ns == lane->end_ns && kept < lane->open_count && kept < count &&
+	       lane->functions[kept] == function_at(writer, state, kept))
 		kept++;
 	close_slices(writer, lane, process, kept);
 	int rc = array_reserve(&lane->functions, sizeof(*lane->functions), &lane->open_capacity, 0,
-			       stacks->frame_count, UINT32_MAX / 2);
-	for (; !rc && lane->open_count < stacks->frame_count; lane->open_count++) {
-		uint32_t function = stacks->frames[lane->open_count].function;
+			       count, UINT32_MAX / 2);
+	for (; !rc && lane->open_count < count; lane->open_count++) {
+		uint32_t function = function_at(writer, state, lane->open_count);
 
 		lane->functions[lane->open_count] = function;
-		append_begin(writer, process, lane->thread, function, start_ns);
+		append_begin(writer, process, lane->thread, function,
+			     state != NO_STATE && lane->open_count == 0, start_ns);
 	}
 	return rc;
 }
@@ -190,7 +210,7 @@ static int append_sample(struct writer *writer, const struct thread_row *row,
 		return rc;
 
 	uint64_t start_ns = lane->end_ns > slot_ns ? lane->end_ns : slot_ns;
-	rc = open_slices(writer, lane, row->process, start_ns);
+	rc = open_slices(writer, lane, row->process, writer->states[sample->series], start_ns);
 	lane->end_ns = start_ns + (uint64_t)sample->value;
 	return rc ? rc : writer->buffer->rc;
 }
@@ -251,6 +271,34 @@ static int find_origin(struct writer *writer, const uint32_t *order, uint32_t co
 	return 0;
 }
 
+/** "running", "blocked: disk"; "" of a series without a state. */
+static void state_text(const struct labels *labels, char *text, size_t size)
+{
+	const char *state = labels_get(labels, LABEL_STATE), *wait = labels_get(labels, LABEL_WAIT);
+
+	*text = '\0';
+	for (int i = 0; state && i < THREAD_STATE_COUNT; i++)
+		if (strcmp(state, thread_states[i].token) == 0)
+			snprintf(text, size, "%s%s%s", thread_states[i].title, wait ? ": " : "",
+				 wait ? wait_class_spec(wait_class_find(wait))->title : "");
+}
+
+static int find_states(struct writer *writer)
+{
+	const struct profile *profile = writer->profile;
+	int rc = array_allocate(&writer->states, profile->series_count, sizeof(*writer->states));
+
+	for (uint32_t i = 0; !rc && i < profile->series_count; i++) {
+		char text[STATE_BYTES];
+
+		state_text(&profile->series[i].labels, text, sizeof(text));
+		writer->states[i] = NO_STATE;
+		if (*text)
+			rc = named_stacks_add(&writer->stacks, text, &writer->states[i]);
+	}
+	return rc;
+}
+
 static int check_type(const char *type)
 {
 	struct profile_type parts;
@@ -278,7 +326,9 @@ int chrome_trace_encode(const struct profile *profile, const char *type, struct 
 	writer->profile = profile;
 	writer->rows = &rows;
 	writer->buffer = buffer;
-	rc = find_origin(writer, order, count);
+	rc = find_states(writer);
+	if (!rc)
+		rc = find_origin(writer, order, count);
 	if (rc)
 		return rc;
 

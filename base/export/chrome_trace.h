@@ -13,7 +13,7 @@ enum {
 /**
  * Append the samples of @type, which have to be times with slots, as JSON in the Trace Event Format. The slices of
  * a thread are as long as its samples' values, and begin with their slots, or when the samples before them
- * end. Threads of one name that run at once are rows "name", "name 2" and so on.
+ * end. Where the series have thread states, the stacks lie below these. Threads of one name that run at once are rows "name", "name 2" and so on.
  *
  * Returns 0; -EINVAL (the unit is not nanoseconds); -ENODATA (samples without time); -ENOMEM; -E2BIG (too many
  * threads or functions); -EFBIG when the buffer's limit is hit.

@@ -92,7 +92,8 @@ int top_table_read(struct top_table *table, uint32_t root, const struct top_row 
 int query_profile(const struct query *query, struct profile **ret_profile, struct error *err);
 
 /**
- * Copy the selected samples, each with its slot and its series, into a profile for timelines: slots of 1 ms.
+ * Copy the selected samples, each with its slot and its series, into a profile for timelines: slots of 1 ms. Wall-clock time
+ * has the stacks of its parts (wall_stacks.h).
  * Gauges: -EINVAL; more than QUERY_TIMELINE_SAMPLES_MAX samples: -E2BIG.
  */
 int query_timeline(const struct query *query, struct profile **ret_profile, struct error *err);

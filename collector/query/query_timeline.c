@@ -8,6 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/profile_types.h"
+#include "base/profile/wall_stacks.h"
 #include "collector/query/profile_builder.h"
 #include "collector/query/query_gauge.h"
 #include "collector/store/deadline.h"
@@ -123,7 +125,7 @@ static int on_rows(void *context, const struct store_rows *rows)
 	return rc;
 }
 
-static int scan(struct timeline *timeline)
+static int scan_parts(struct timeline *timeline)
 {
 	const struct query *query = timeline->builder.query;
 	const struct store_scanner scanner = {
@@ -137,9 +139,6 @@ static int scan(struct timeline *timeline)
 	uint32_t count;
 	const struct time_range *parts = query_parts(query, &count);
 
-	timeline->series_of = new_map(timeline->selection->series_count);
-	if (!timeline->series_of)
-		return profile_builder_fail(&timeline->builder, -ENOMEM);
 	for (uint32_t i = 0; timeline->selection->series_count && i < count; i++) {
 		timeline->range = parts[i];
 		int rc = store_scan(query->store, timeline->selection, timeline->range, &scanner,
@@ -150,9 +149,42 @@ static int scan(struct timeline *timeline)
 	return 0;
 }
 
-int query_timeline(const struct query *query, struct profile **ret_profile, struct error *err)
+/** Add the samples of the selected series that have @type. */
+static int scan_type(struct timeline *timeline, const char *type)
 {
 	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
+	struct query query = *timeline->builder.query;
+
+	query.type = type;
+	int rc = query_select(&query, &selection, timeline->builder.err);
+	if (rc)
+		return rc;
+	free(timeline->series_of);
+	timeline->series_of = new_map(selection->series_count);
+	if (!timeline->series_of)
+		return profile_builder_fail(&timeline->builder, -ENOMEM);
+	timeline->selection = selection;
+	rc = scan_parts(timeline);
+	timeline->selection = NULL;
+	return rc;
+}
+
+/** Give wall-clock time, which is stored without stacks, those of its parts. */
+static int add_wall_stacks(struct timeline *timeline)
+{
+	const char *type;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && (type = wall_stacks_type(i)); i++)
+		rc = scan_type(timeline, type);
+	if (rc)
+		return rc;
+	rc = wall_stacks_compose(timeline->builder.profile);
+	return rc ? profile_builder_fail(&timeline->builder, rc) : 0;
+}
+
+int query_timeline(const struct query *query, struct profile **ret_profile, struct error *err)
+{
 	_cleanup_(profile_freep) struct profile *profile = profile_new(TIMELINE_SLOT_NS);
 	_cleanup_(timeline_deinit) struct timeline timeline = {
 		.builder = { .profile = profile,
@@ -165,15 +197,13 @@ int query_timeline(const struct query *query, struct profile **ret_profile, stru
 		return error_set(err, -ENOMEM, "out of memory for an exported profile");
 	int rc = query_refuse_gauge(query, "timeline", err);
 	if (!rc)
-		rc = query_select(query, &selection, err);
+		rc = scan_type(&timeline, query->type);
+	if (!rc && strcmp(query->type, PROFILE_TYPE_WALL) == 0)
+		rc = add_wall_stacks(&timeline);
 	if (rc)
 		return rc;
 	profile->from_ns = query->range.from_ns;
 	profile->to_ns = query->range.to_ns;
-	timeline.selection = selection;
-	rc = scan(&timeline);
-	if (rc)
-		return rc;
 	profile_sort_samples(profile);
 	*ret_profile = take(profile);
 	return 0;

@@ -55,6 +55,8 @@ def test_a_bar_shows_the_stacks_of_its_thread_and_time(fake, open_page, artefact
     largest = drawn["rows"][0]["largest"]
     assert [largest[int(a_second * part)] for part in (0.1, 0.34, 0.5, 0.8)] == ["Running", "Run queue", "Blocked: lock", "Blocked: GIL"]
     assert "Show 2 idle" in page.text("#page-timeline .facts")
+    perfetto = page.evaluate("document.querySelector('#page-timeline a[download]').href")
+    assert "/merge?type=wall%3Atime" in perfetto and "format=chrome" in perfetto
     page.click_at(*place(page, 0, a_second * 2 + a_second // 2))  # blocked on a lock from 0.4 s to 0.7 s
     page.settle()
     begin_ms = (begin_of(fake) + 2) * 1000

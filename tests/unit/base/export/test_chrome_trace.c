@@ -123,6 +123,23 @@ TEST(threads_of_one_name_get_lanes)
 	expect_slices(profile, "pool: 0-100 0 f;|pool 2: 20-120 0 g;|main: 40-41 0 g;");
 }
 
+TEST(stacks_lie_below_thread_states)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20 * NS_PER_MS);
+	_cleanup_(buffer_deinit) struct buffer trace = { 0 };
+	uint32_t f = frame(profile, FRAME_KIND_NATIVE, "f", "", 0);
+	char text[TEXT_BYTES];
+
+	sample(profile, "app", "app", PROFILE_TYPE_WALL, &f, 1, SLOT, 20 * NS_PER_MS);
+	sample(profile, "app", "app", PROFILE_TYPE_WALL, &f, 1, SLOT + 1, 20 * NS_PER_MS);
+	assert_int_equal(1, profile->series_count);
+	assert_int_equal(0, labels_set(&profile->series[0].labels, "state", "blocked"));
+	assert_int_equal(0, labels_set(&profile->series[0].labels, "wait", "gil"));
+	assert_int_equal(0, chrome_trace_encode(profile, PROFILE_TYPE_WALL, &trace));
+	read_trace(&trace, text);
+	EXPECT_STR("app: 0-40 1 f;0-40 0 blocked: GIL;", text, "slices");
+}
+
 TEST(refuses_what_has_no_time)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20 * NS_PER_MS);
@@ -138,4 +155,5 @@ TEST(refuses_what_has_no_time)
 RUN_TESTS(cmocka_unit_test(outer_frames_go_on_over_samples),
 	  cmocka_unit_test(uneven_ticks_stay_on_one_lane),
 	  cmocka_unit_test(threads_of_one_name_get_lanes),
+	  cmocka_unit_test(stacks_lie_below_thread_states),
 	  cmocka_unit_test(refuses_what_has_no_time))

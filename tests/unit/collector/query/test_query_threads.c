@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines of threads against sums over all samples.
+// Timelines of threads against sums over all samples; wall-clock time for files.
 // Subject: collector/query/query_threads.c
 #include "tests/unit/collector/query/query_fixture.h"
 
@@ -248,6 +248,48 @@ TEST(a_timeline_has_bounded_values)
 	store_close(store);
 }
 
+/* A thread's wall-clock time has a stack where another type has it. */
+TEST(exported_wall_time_has_stacks)
+{
+	struct store *store = memory_store_new(PARTITION_NS);
+	struct selector selector = { 0 };
+	const struct query query = { .store = store,
+				     .selector = &selector,
+				     .type = PROFILE_TYPE_WALL,
+				     .range = { PARTITION_NS, 2 * PARTITION_NS } };
+	struct profile *profile;
+	struct error err;
+	// Running for 30 ms, of which ticks say 20; blocked on a lock and idle for 10 ms each.
+	static const struct {
+		size_t kind;
+		int64_t ms;
+	} parts[] = { { 0, 30 }, { 1, 20 }, { 2, 20 }, { 5, 10 }, { 6, 10 } };
+
+	add_random_location(store->profile, 0);
+	for EACH (part, parts) {
+		struct memory_sample sample = { .series = add_series(store, 0, part->kind),
+						.slot_ns = SLOT_NS,
+						.time_ns = PARTITION_NS,
+						.location_count = part->kind > 1,
+						.value = part->ms * (int64_t)NS_PER_MS };
+		memory_store_add(store, &sample);
+	}
+	assert_int_equal(0, query_timeline(&query, &profile, &err));
+	assert_int_equal(3, profile->sample_count);
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct series *series = &profile->series[profile->samples[i].series];
+		const char *wait = labels_get(&series->labels, LABEL_WAIT);
+
+		EXPECT_STR(PROFILE_TYPE_WALL, profile_string(profile, series->type), "type");
+		EXPECT_STR(wait ? "blocked" : "running", labels_get(&series->labels, LABEL_STATE),
+			   "state");
+		EXPECT_EQ(wait ? 10 : 30, profile->samples[i].value / NS_PER_MS, "ms");
+		EXPECT_EQ(1, profile->stacks[profile->samples[i].stack].location_count, "frames");
+	}
+	profile_free(profile);
+	store_close(store);
+}
+
 TEST(a_selector_without_threads_is_an_empty_timeline)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
@@ -269,4 +311,5 @@ RUN_TESTS(cmocka_unit_test(parts_of_threads_are_exact_sums),
 	  cmocka_unit_test(the_most_active_threads_are_shown),
 	  cmocka_unit_test(a_timeline_has_bounded_slots),
 	  cmocka_unit_test(a_timeline_has_bounded_values),
+	  cmocka_unit_test(exported_wall_time_has_stacks),
 	  cmocka_unit_test(a_selector_without_threads_is_an_empty_timeline))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/wall_stacks.h"
+#include "base/profile/wall_stacks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@ static const struct {
 	const char *state;
 } parts[] = {
 	{ PROFILE_TYPE_CPU, THREAD_STATE_RUNNING },
+	{ PROFILE_TYPE_GPU_SPIN, THREAD_STATE_RUNNING }, // which is no CPU time in the profiles
 	{ PROFILE_TYPE_SCHED_DELAY, THREAD_STATE_WAITING },
 	{ PROFILE_TYPE_OFF_CPU, THREAD_STATE_BLOCKED },
 };
@@ -34,20 +35,22 @@ struct state {
 	double carry;     // of the division so far
 };
 
-bool wall_stacks_need(const char *type)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if (strcmp(type, parts[i].type) == 0)
-			return true;
-	return false;
-}
-
 static const char *state_of(const char *type)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
 		if (strcmp(type, parts[i].type) == 0)
 			return parts[i].state;
 	return NULL;
+}
+
+bool wall_stacks_need(const char *type)
+{
+	return state_of(type) != NULL;
+}
+
+const char *wall_stacks_type(uint32_t number)
+{
+	return number < ARRAY_SIZE(parts) ? parts[number].type : NULL;
 }
 
 static int key_of(const struct profile *profile, uint32_t number, struct keyed *ret_keyed)

@@ -8,7 +8,7 @@
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
 #include "base/contract/thread_states.h"
-#include "cli/wall_stacks.h"
+#include "base/profile/wall_stacks.h"
 
 static struct profile *profile;
 
@@ -77,6 +77,8 @@ TEST(divides_exact_time_among_stacks)
 	uint32_t locks = series_of(PROFILE_TYPE_OFF_CPU, "a", LABEL_WAIT, "lock");
 	uint32_t reads = series_of(PROFILE_TYPE_OFF_CPU, "a", LABEL_WAIT, "disk");
 	uint32_t other = series_of(PROFILE_TYPE_CPU, "c", "thread", "c");
+	uint32_t polling = series_of(PROFILE_TYPE_WALL, "d", LABEL_STATE, THREAD_STATE_RUNNING);
+	uint32_t spin = series_of(PROFILE_TYPE_GPU_SPIN, "d", "thread", "d");
 
 	add(running, 0, 1000);
 	add(blocked, 0, 600);
@@ -86,6 +88,8 @@ TEST(divides_exact_time_among_stacks)
 	add(locks, 3, 200);
 	add(reads, 4, 400);
 	add(other, 5, 70);
+	add(polling, 0, 90);
+	add(spin, 6, 45);
 	assert_int_equal(0, wall_stacks_compose(profile));
 
 	EXPECT_EQ(750, sum_of(running, 1), "three of four samples");
@@ -94,7 +98,8 @@ TEST(divides_exact_time_among_stacks)
 	EXPECT_EQ(200, sum_of(waits_of("a", "lock"), 3), "of one wait class");
 	EXPECT_EQ(400, sum_of(waits_of("a", "disk"), 4), "and of another");
 	EXPECT_EQ(5, sum_of(unseen, 0), "a thread without a sample");
-	EXPECT_EQ(5, profile->sample_count, "the other types are used up");
+	EXPECT_EQ(90, sum_of(polling, 6), "GPU busy-wait is running, too");
+	EXPECT_EQ(6, profile->sample_count, "the other types are used up");
 	profile_free(profile);
 }
 
