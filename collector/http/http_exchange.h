@@ -38,8 +38,7 @@ struct http_request {
 	const char *if_none_match;         // or NULL
 	struct access_request credentials; // what the client shows
 	struct identity identity;          // who asks; set before a handler runs
-	int body_fd;                       // of a PUT: the file with its whole body
-	uint64_t body_bytes;               // Content-Length
+	uint64_t body_bytes;               // of a PUT: Content-Length
 	void *upload;                      // the upload handler's
 	const void *body;                  // of a push: all of it
 	size_t body_size;

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
@@ -23,6 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/http/http_listen.h"
+#include "collector/http/http_body.h"
 #include "collector/http/http_peers.h"
 #include "collector/http/http_queue.h"
 #include "collector/http/http_watch.h"
@@ -41,7 +41,7 @@ enum {
 
 /** An exchange belongs to one thread at a time: the connection's, or a worker. */
 enum exchange_state {
-	EXCHANGE_READING, // the headers, or a PUT's body, are being received
+	EXCHANGE_READING, // the headers or a body are being received
 	EXCHANGE_QUEUED,  // suspended: in the queue, or with a worker
 	EXCHANGE_ANSWERED,
 };
@@ -56,9 +56,8 @@ struct exchange {
 	struct deadline deadline; // of the request
 	int socket;               // libmicrohttpd's
 	enum exchange_state state;
-	bool is_sent;        // passed to libmicrohttpd
-	uint64_t body_bytes; // received, of an upload
-	struct buffer body;  // of a push, as far as it was received
+	bool is_sent; // passed to libmicrohttpd
+	struct http_body body;
 	uint64_t start_ns;
 	char address[INET6_ADDRSTRLEN]; // the client's
 	char peer[ADDRESS_PEER_BYTES];  // who that is
@@ -199,11 +198,11 @@ static void run_handler(struct exchange *exchange)
 	http_watch_set(server->watch, exchange->watched, 0);
 	exchange->response.body.size_max = HTTP_BODY_BYTES_MAX;
 	exchange->response.body.budget = server->options.answers;
-	exchange->request.body = exchange->body.bytes;
-	exchange->request.body_size = exchange->body.size;
+	exchange->request.body = exchange->body.memory.bytes;
+	exchange->request.body_size = exchange->body.memory.size;
 	server->options.handle(server->options.context, &exchange->request, &exchange->response);
 	exchange->request.body = NULL;
-	buffer_deinit(&exchange->body);
+	http_body_deinit(&exchange->body);
 	finish_response(exchange);
 }
 
@@ -456,95 +455,30 @@ static bool has_body(struct MHD_Connection *connection)
 	       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding");
 }
 
-/** A PUT needs a Content-Length: it bounds the bytes written. */
 static void begin_put(struct exchange *exchange)
 {
 	const struct http_server_options *options = &exchange->server->options;
 	struct http_request *request = &exchange->request;
-	const char *size = MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND,
-						       "Content-Length");
-	char *end = NULL;
-
-	request->body_bytes = size ? strtoull(size, &end, 10) : 0;
-	if (!size || !*size || *end)
-		http_respond_error(&exchange->response, 411, "length_required", "",
-				   "a PUT needs Content-Length");
-	else
-		request->body_fd =
-			options->begin_upload(options->context, request, &exchange->response);
-	exchange->response.closes = request->body_fd < 0;
-	watch_transfer(exchange, request->body_bytes);
-}
-
-static bool write_body(struct exchange *exchange, const char *bytes, size_t size)
-{
-	while (size && exchange->body_bytes < exchange->request.body_bytes) {
-		ssize_t count = write(exchange->request.body_fd, bytes, size);
-
-		if (count < 0 && errno != EINTR)
-			return false;
-		bytes += count < 0 ? 0 : count;
-		size -= count < 0 ? 0 : (size_t)count;
-		exchange->body_bytes += count < 0 ? 0 : (uint64_t)count;
-	}
-	return size == 0;
-}
-
-/** Bytes for which there is no room are read, too: only then can the client read why. */
-static bool receive_body(struct exchange *exchange, const char *bytes, size_t size)
-{
-	if (exchange->request.method == HTTP_PUT)
-		return exchange->request.body_fd >= 0 && write_body(exchange, bytes, size);
-	buffer_append(&exchange->body, bytes, size);
-	if (exchange->body.rc) {
-		int rc = exchange->body.rc;
-
-		buffer_deinit(&exchange->body);
-		exchange->body.rc = rc;
-	}
-	return true;
-}
-
-static void refuse_body(struct exchange *exchange)
-{
 	struct http_response *response = &exchange->response;
 
-	if (exchange->body.rc == -EFBIG) {
-		http_respond_error(response, 413, "too_large", "", "the body is too large");
-	} else {
-		http_respond_error(response, 503, "overloaded", "",
-				   "the memory for messages is taken by others; push again");
-		response->retry_after_s = 5;
+	if (http_body_begin_put(&exchange->body, header(exchange, "Content-Length"), response)) {
+		request->body_bytes = exchange->body.bytes_max;
+		exchange->body.fd = options->begin_upload(options->context, request, response);
 	}
-	response->endpoint = "refused";
-	exchange->state = EXCHANGE_ANSWERED;
+	response->closes = exchange->body.fd < 0;
+	watch_transfer(exchange, exchange->body.bytes_max);
 }
 
-/** A body comes with the request. False: refused. */
-static bool begin_body(struct exchange *exchange, size_t bytes_max)
+static void begin_push(struct exchange *exchange, size_t bytes_max)
 {
-	const char *size = header(exchange, "Content-Length");
-	const char *encoding = header(exchange, "Content-Encoding");
 	struct http_response *response = &exchange->response;
-	uint64_t bytes = size ? strtoull(size, NULL, 10) : bytes_max;
 
 	exchange->request.content_type = header(exchange, "Content-Type");
-	exchange->body.size_max = bytes_max;
-	exchange->body.budget = exchange->server->options.bodies;
-	response->closes = true;
-	if (exchange->request.malformed)
-		http_respond_error(response, 400, "invalid_argument", "",
-				   "too many parameters, or a NUL byte in one");
-	else if (bytes > bytes_max)
-		http_respond_error(response, 413, "too_large", "", "the body is too large");
-	else if (encoding && *encoding && strcasecmp(encoding, "gzip") != 0 &&
-		 strcasecmp(encoding, "identity") != 0)
-		http_respond_error(response, 415, "unsupported_encoding", "",
-				   "Content-Encoding: only gzip and identity are read");
-	else
-		response->closes = false;
-	watch_transfer(exchange, bytes < bytes_max ? bytes : bytes_max);
-	return !response->closes;
+	response->closes =
+		!http_body_begin_push(&exchange->body, header(exchange, "Content-Length"),
+				      header(exchange, "Content-Encoding"), bytes_max,
+				      exchange->server->options.bodies, response);
+	watch_transfer(exchange, exchange->body.bytes_max);
 }
 
 static bool admit(struct exchange *exchange)
@@ -564,7 +498,6 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 	struct http_request *request = &exchange->request;
 
 	read_request(exchange, path);
-	request->body_fd = -1;
 	if (!is_admitted(exchange, method))
 		; // refused
 	else if (!read_method(method, &request->method))
@@ -574,19 +507,21 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 		response->closes = has_body(exchange->connection);
 	else if (request->method == HTTP_PUT && exchange->server->options.begin_upload) {
 		begin_put(exchange);
-		if (request->body_fd >= 0)
+		if (!response->closes)
 			return MHD_YES;
-	} else if (body_max(exchange, method)) {
-		if (begin_body(exchange, body_max(exchange, method)))
+	} else if (body_max(exchange, method) && !request->malformed) {
+		begin_push(exchange, body_max(exchange, method));
+		if (!response->closes)
 			return MHD_YES;
-	} else if (has_body(exchange->connection))
+	} else if (body_max(exchange, method) == 0 && has_body(exchange->connection))
 		http_respond_error(response, request->method == HTTP_GET ? 413 : 405,
 				   request->method == HTTP_GET ? "too_large" : "method_not_allowed",
 				   "", "only an upload has a body");
-	else if (exchange->request.malformed)
+	else if (request->malformed) {
+		response->closes = has_body(exchange->connection);
 		http_respond_error(response, 400, "invalid_argument", "",
 				   "too many parameters, or a NUL byte in one");
-	else
+	} else
 		return MHD_YES;
 
 	exchange->state = EXCHANGE_ANSWERED;
@@ -654,15 +589,16 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 		return exchange ? begin(exchange, url, method) : MHD_NO;
 	}
 	if (*upload_size) {
-		bool written = receive_body(exchange, upload, *upload_size);
+		bool written = http_body_receive(&exchange->body, upload, *upload_size);
 
 		*upload_size = 0;
 		return written ? MHD_YES : MHD_NO;
 	}
 	switch (exchange->state) {
 	case EXCHANGE_READING:
-		if (exchange->body.rc) {
-			refuse_body(exchange);
+		if (!http_body_end(&exchange->body, &exchange->response)) {
+			exchange->response.endpoint = "refused";
+			exchange->state = EXCHANGE_ANSWERED;
 			return send_answer(exchange);
 		}
 		if (server->options.is_slow(server->options.context, &exchange->request)) {
@@ -701,7 +637,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	// The connection may stay for another request.
 	http_watch_set(server->watch, exchange->watched, server->options.request_ms);
 	http_response_deinit(&exchange->response);
-	buffer_deinit(&exchange->body);
+	http_body_deinit(&exchange->body);
 	free(exchange);
 	*slot = NULL;
 	atomic_fetch_sub(&server->exchange_count, 1);
