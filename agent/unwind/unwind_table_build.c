@@ -10,6 +10,7 @@
 #include "agent/unwind/callee_saved.h"
 #include "agent/unwind/cfi.h"
 #include "agent/unwind/code_analysis_rows.h"
+#include "agent/unwind/coroutine_bases.h"
 #include "agent/unwind/unwind_go.h"
 #include "agent/unwind/unwind_pack.h"
 #include "agent/unwind/unwind_rows.h"
@@ -130,7 +131,9 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	if (rc)
 		return rc;
 	unwind_rows_sort(rows);
-	rc = callee_saved_add(elf, rows, err);
+	rc = coroutine_bases_end(elf, rows, err);
+	if (!rc)
+		rc = callee_saved_add(elf, rows, err);
 	if (!rc)
 		rc = unwind_synthesis_add(elf, rows, err);
 	if (rc)

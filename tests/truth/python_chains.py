@@ -147,8 +147,6 @@ class PythonChains:
                 right = self.interleaving_is_right(split, len(frames), chain, first)
                 return verdict.add(stack, "full", None if right else "native frames")
         fit, chain = self.find(frames)
-        if fit and chain[0][5] == "greenlet":
-            stack.end = "complete"  # beneath lies whatever another one has left there
         if not fit:
             return verdict.add(stack, None, "lines" if self.names_only(frames) else "Python frames")
         return verdict.add(stack, fit, self.what_is_wrong(split, frames, chain))
