@@ -29,6 +29,8 @@ static bool string_equal(const void *context, uint32_t item, const void *key)
 // own key; others are repaired in @room.
 static struct string_key key_of(const char *string, size_t size, char room[STRING_BYTES_MAX])
 {
+	if (size == 0)
+		return (struct string_key){ .bytes = "" }; // @string may be NULL
 	// Not the rest of the string: a caller may hand over megabytes.
 	size = strnlen(string, size > STRING_BYTES_MAX ? STRING_BYTES_MAX + 1 : size);
 	size = utf8_cut(string, size, STRING_BYTES_MAX);
