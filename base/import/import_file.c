@@ -55,6 +55,8 @@ int import_format_of(const void *bytes, size_t size, enum import_format *ret_for
 		{ IMPORT_COLLAPSED, collapsed_is_likely },
 	};
 
+	if (size == 0)
+		return error_set(err, -ENOTSUP, "an empty file: its profiler sampled nothing");
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (size >= strlen(others[i].magic) &&
 		    memcmp(bytes, others[i].magic, strlen(others[i].magic)) == 0)

@@ -208,6 +208,7 @@ TEST(refuses_in_words)
 		  "ELF",
 		  "`cairn upload`", -ENOTSUP },
 		{ "hello\n", "not a profile that is read", -ENOTSUP },
+		{ "", "an empty file", -ENOTSUP },
 		{ "{\"shared\":{\"frames\":[{\"name\":\"a\"}]},\"profiles\":[{\"unit\":\"none\","
 		  "\"type\":\"sampled\","
 		  "\"samples\":[[7]],\"weights\":[1]}]}",
