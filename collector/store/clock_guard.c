@@ -162,6 +162,13 @@ enum clock_doubt clock_guard_check(struct clock_guard *guard, const struct clock
 	return guard->doubt;
 }
 
+static int64_t rounded_seconds(int64_t ns)
+{
+	int64_t half = (int64_t)NS_PER_SECOND / 2;
+
+	return (ns + (ns < 0 ? -half : half)) / (int64_t)NS_PER_SECOND;
+}
+
 void clock_guard_describe(const struct clock_guard *guard, char *text, size_t size)
 {
 	static const char *const causes[] = {
@@ -176,7 +183,7 @@ void clock_guard_describe(const struct clock_guard *guard, char *text, size_t si
 		snprintf(text, size, "%s", "");
 	else if (guard->ahead_ns)
 		snprintf(text, size, "%s by %+lld s (limit %llu s)", causes[guard->doubt],
-			 (long long)(guard->ahead_ns / (int64_t)NS_PER_SECOND),
+			 (long long)rounded_seconds(guard->ahead_ns),
 			 (guard->doubt == CLOCK_UNCONFIRMED ? CLOCK_AHEAD_NS_MAX
 							    : CLOCK_JUMP_NS_MAX) /
 				 NS_PER_SECOND);
