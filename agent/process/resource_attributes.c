@@ -11,37 +11,12 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "base/contract/label_names.h"
-
-/* Allowed on every machine: they name a deployment, and nobody keeps secrets in them. */
-static const char default_patterns[] = "service.*,deployment.*";
-
-/*
- * OpenTelemetry's semantic conventions under short names. A later row wins over an earlier one with the same label.
- * `namespace`, `pod` and `container` are reserved: they are the process's word only where the operator allows
- * Kubernetes' attributes.
- */
-static const struct {
-	const char *attribute;
-	const char *label;
-} known[] = {
-	{ "service.name", LABEL_SERVICE },
-	{ "service.version", "version" },
-	{ "service.instance.id", "instance" },
-	{ "deployment.environment", "environment" },
-	{ "deployment.environment.name", "environment" },
-	{ "k8s.namespace.name", LABEL_NAMESPACE },
-	{ "k8s.pod.name", LABEL_POD },
-	{ "k8s.container.name", LABEL_CONTAINER },
-	{ "k8s.deployment.name", "deployment" },
-	{ "k8s.cluster.name", "cluster" },
-	{ "cloud.region", "region" },
-	{ "cloud.availability_zone", "zone" },
-};
+#include "base/contract/resource_names.h"
 
 struct attribute {
 	char name[LABEL_NAME_BYTES_MAX];
 	char value[RESOURCE_ATTRIBUTE_VALUE_MAX];
-	int rank; // row of known + 1; 0: not well-known
+	uint32_t rank; // row of resource_names() + 1; 0: not well-known
 };
 
 /* Copy without surrounding blanks, with %XX decoded, cut to @ret_size. */
@@ -71,12 +46,14 @@ static void decode(const char *text, size_t size, char *ret_text, size_t ret_siz
 /* Turn an attribute's name into a label's: [a-zA-Z_][a-zA-Z0-9_]*. False: the label is reserved. */
 static bool name_label(struct attribute *attribute)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (strcmp(attribute->name, known[i].attribute) == 0) {
-			attribute->rank = (int)i + 1;
-			snprintf(attribute->name, sizeof(attribute->name), "%s", known[i].label);
-			return true;
-		}
+	const struct resource_name *name = resource_name_find(attribute->name, RESOURCE_OF_PROCESS);
+	uint32_t count;
+
+	if (name) {
+		attribute->rank = (uint32_t)(name - resource_names(&count)) + 1;
+		snprintf(attribute->name, sizeof(attribute->name), "%s", name->label);
+		return true;
+	}
 	label_name_from(attribute->name, sizeof(attribute->name));
 	return !label_is_reserved(attribute->name);
 }
@@ -97,7 +74,7 @@ static bool parse_attribute(const char *text, size_t size, struct attribute *ret
 
 static bool is_allowed(struct attribute *attribute, const char *patterns)
 {
-	return (label_patterns_match(default_patterns, attribute->name) ||
+	return (resource_name_is_allowed(attribute->name) ||
 		label_patterns_match(patterns, attribute->name)) &&
 	       name_label(attribute);
 }
@@ -106,18 +83,28 @@ static bool is_allowed(struct attribute *attribute, const char *patterns)
 struct setting {
 	struct labels *labels;
 	uint32_t added;
-	int ranks[ARRAY_SIZE(known)];
+	uint64_t ranks; // rows that set theirs: one bit each
 };
+
+/* Did a later row set the label of row @rank? */
+static bool is_outranked(const struct setting *setting, uint32_t rank)
+{
+	uint32_t count;
+	const struct resource_name *names = resource_names(&count);
+
+	for (uint32_t i = rank; i < count; i++)
+		if ((setting->ranks >> i & 1) && strcmp(names[i].label, names[rank - 1].label) == 0)
+			return true;
+	return false;
+}
 
 /* Returns 1 if there is room for no more, or -ENOMEM. */
 static int set_attribute(struct setting *setting, const struct attribute *attribute)
 {
-	int rank = attribute->rank;
+	uint32_t rank = attribute->rank;
 
-	for (size_t i = 0; rank && i < ARRAY_SIZE(known); i++)
-		if (strcmp(known[i].label, attribute->name) == 0 && setting->ranks[i] > rank)
-			return 0;
-	if (!rank && labels_get(setting->labels, attribute->name))
+	if (rank ? is_outranked(setting, rank)
+		 : labels_get(setting->labels, attribute->name) != NULL)
 		return 0;
 	if (!rank && setting->added >= RESOURCE_ATTRIBUTES_MAX)
 		return 1;
@@ -125,7 +112,7 @@ static int set_attribute(struct setting *setting, const struct attribute *attrib
 	if (rc)
 		return rc == -ENOMEM ? rc : 1;
 	if (rank)
-		setting->ranks[rank - 1] = rank;
+		setting->ranks |= 1ULL << (rank - 1);
 	else
 		setting->added++;
 	return 0;

@@ -6,39 +6,9 @@
 
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
+#include "base/contract/resource_names.h"
 #include "base/import/importer.h"
 #include "base/label_patterns.h"
-
-static const char patterns[] = "service.*,deployment.*";
-
-// OpenTelemetry's semantic conventions under our names. `workload` has the kind of its attribute.
-static const struct {
-	const char *attribute, *label, *workload_kind;
-} known[] = {
-	{ "service.name", LABEL_SERVICE, NULL },
-	{ "service.version", LABEL_VERSION, NULL },
-	{ "service.instance.id", "instance", NULL },
-	{ "deployment.environment", "environment", NULL },
-	{ "deployment.environment.name", "environment", NULL },
-	{ "host.name", LABEL_NODE, NULL },
-	{ "k8s.node.name", LABEL_NODE, NULL },
-	{ "k8s.namespace.name", LABEL_NAMESPACE, NULL },
-	{ "k8s.pod.name", LABEL_POD, NULL },
-	{ "k8s.pod.uid", LABEL_POD_UID, NULL },
-	{ "k8s.container.name", LABEL_CONTAINER, NULL },
-	{ "k8s.deployment.name", LABEL_WORKLOAD, "deployment" },
-	{ "k8s.statefulset.name", LABEL_WORKLOAD, "statefulset" },
-	{ "k8s.daemonset.name", LABEL_WORKLOAD, "daemonset" },
-	{ "k8s.cronjob.name", LABEL_WORKLOAD, "cronjob" },
-	{ "k8s.job.name", LABEL_WORKLOAD, "job" },
-	{ "k8s.cluster.name", "cluster", NULL },
-	{ "cloud.region", "region", NULL },
-	{ "cloud.availability_zone", "zone", NULL },
-	{ "container.id", LABEL_CONTAINER_ID, NULL },
-	{ "container.name", LABEL_CONTAINER, NULL },
-	{ "process.executable.name", LABEL_PROCESS, NULL },
-	{ "thread.name", LABEL_THREAD, NULL },
-};
 
 static bool set_label(struct labels *labels, const char *name, const char *value, size_t value_size)
 {
@@ -53,15 +23,14 @@ bool otlp_label_set(struct labels *labels, const char *name, size_t name_size, c
 	if (name_size >= sizeof(text))
 		return false;
 	snprintf(text, sizeof(text), "%.*s", (int)name_size, name);
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		if (strcmp(text, known[i].attribute) != 0)
-			continue;
-		if (known[i].workload_kind)
-			set_label(labels, LABEL_WORKLOAD_KIND, known[i].workload_kind,
-				  strlen(known[i].workload_kind));
-		return set_label(labels, known[i].label, value, value_size);
+	const struct resource_name *known = resource_name_find(text, RESOURCE_OF_SENDER);
+	if (known) {
+		if (known->workload_kind)
+			set_label(labels, LABEL_WORKLOAD_KIND, known->workload_kind,
+				  strlen(known->workload_kind));
+		return set_label(labels, known->label, value, value_size);
 	}
-	if (!label_patterns_match(patterns, text))
+	if (!resource_name_is_allowed(text))
 		return false;
 	label_name_from(text, sizeof(text));
 	return !label_is_reserved(text) && set_label(labels, text, value, value_size);

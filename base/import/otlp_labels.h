@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of OpenTelemetry's resource attributes become labels, and which: the same allow-list as agents' (agent/process/
-// resource_attributes.h), and what names the place where a process runs. A sender's attributes may hold anything, also
-// secrets (process.environment_variable.*): the others are left out.
+// Which of OpenTelemetry's resource attributes become labels, and which (base/contract/resource_names.h). A sender's attributes
+// may hold anything, also secrets (process.environment_variable.*): the others are left out.
 #pragma once
 
 #include <stdbool.h>
