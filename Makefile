@@ -655,7 +655,7 @@ FUZZED := $(foreach module,arm64_analysis bounded_json container_record containe
 	  $(addprefix collector/,access/access.c access/access_file.c doors/json_message.c pyroscope/label_map.c pyroscope/message_json.c http/http_exchange.c \
 	  http/http_body.c http/http_parameters.c http/http_peers.c http/http_queue.c http/http_server.c http/http_watch.c query/query_ranges.c symbols/debug_elf.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
-	  $(addprefix proto/,export.c pprof.c export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
+	  $(addprefix proto/,export.c pprof.c otlp.c otlp_dictionary.c retry_info.c export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
 	  rpc_answer.c rpc_call.c rpc_connection.c rpc_deadlines.c rpc_queue.c rpc_status.c rpc_transport.c)
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 

@@ -38,6 +38,19 @@
 	X(SAMPLES_OTHER, sender.samples_other,                                                     \
 	  "Samples stored under the label other, without some of their labels: too many series. "  \
 	  "Look for labels of high cardinality.")                                                  \
+	X(OTLP_BATCHES_SENT, otlp.batches_sent,                                                    \
+	  "Export batches acknowledged by the OTLP endpoint.")                                     \
+	X(OTLP_RETRIES, otlp.retries,                                                              \
+	  "Exports to the OTLP endpoint that failed and were tried again. See the log for its "    \
+	  "answer.")                                                                               \
+	X(OTLP_SPOOL_FULL, otlp.spool.dropped_samples,                                             \
+	  "Samples not sent to the OTLP endpoint: spool full. Check the endpoint, or raise "       \
+	  "--spool.")                                                                              \
+	X(OTLP_SAMPLES_REFUSED, otlp.samples_refused,                                              \
+	  "Samples dropped: the OTLP endpoint refused the batch. See the log for the reason.")     \
+	X(OTLP_PROFILES_REJECTED, otlp.profiles_rejected,                                          \
+	  "Profiles that the OTLP endpoint rejected of batches that it took. See the log for the " \
+	  "reason.")                                                                               \
 	X(STACKS_LOST, profiler.stacks_lost,                                                       \
 	  "Stacks truncated: the record with the callers of their kernel or user part "            \
 	  "did not arrive. Look at ring_full; give the agent more CPU.")                           \

@@ -28,6 +28,7 @@
 #include "agent/relabel/relabel_file.h"
 #include "agent/restrictions.h"
 #include "agent/ship/identity.h"
+#include "agent/ship/protocol.h"
 #include "agent/ship/sender.h"
 #include "agent/sources/own_labels.h"
 #include "agent/sources/source.h"
@@ -85,9 +86,9 @@ struct agent {
 	struct pods pods;
 	struct profiler *profiler;
 	struct boost_control boost;
-	struct sender *sender;
-	struct admin_server *admin; // NULL: none
-	int admin_fd;               // its socket, before it runs; -1: none
+	struct sender *sender, *otlp; // NULL: none
+	struct admin_server *admin;   // NULL: none
+	int admin_fd;                 // its socket, before it runs; -1: none
 	int epoll_fd;
 	int export_fd; // timers
 	int tick_fd;
@@ -117,6 +118,7 @@ static void agent_deinit(struct agent *agent)
 	container_records_free(agent->containers);
 	relabel_rules_free(agent->rules);
 	sender_close(agent->sender, 0, NULL);
+	sender_close(agent->otlp, 0, NULL);
 	confined_launcher_free(agent->launcher);
 	restrictions_free(agent->restrictions);
 	event_log_free(agent->events);
@@ -147,34 +149,51 @@ static int open_signals(struct agent *agent, struct error *err)
 	return agent->signal_fd < 0 ? error_errno(err, -errno, "signals") : 0;
 }
 
-static int open_sender(struct agent *agent, struct error *err)
+static int open_senders(struct agent *agent, struct error *err)
 {
+	const struct options *options = &agent->options;
 	const struct rpc_security security = {
-		.ca_file = agent->options.tls_ca,
-		.certificate_file = agent->options.tls_cert,
-		.key_file = agent->options.tls_key,
-		.token_file = agent->options.token_file,
+		.ca_file = options->tls_ca,
+		.certificate_file = options->tls_cert,
+		.key_file = options->tls_key,
+		.token_file = options->token_file,
 	};
-	struct sender_options options = {
-		.address = agent->options.collector,
+	const struct rpc_security otlp_security = {
+		.ca_file = options->otlp_tls_ca,
+		.headers_file = options->otlp_headers,
+	};
+	struct sender_options sender = {
+		.address = options->collector,
 		.security = &security,
-		.spool_bytes = agent->options.spool_bytes,
-		.spool_folder = agent->options.spool_folder,
-		.spool_folder_bytes = agent->options.spool_folder_bytes,
+		.spool_bytes = options->spool_bytes,
+		.spool_folder = options->spool_folder,
+		.spool_folder_bytes = options->spool_folder_bytes,
 		.boosts = &agent->boost.mailbox,
 		SENDER_DEFAULTS,
 	};
-	int rc = identity_of_node(agent->options.node, &options.agent, err);
+	int rc = identity_of_node(options->node, &sender.agent, err);
 
 	if (!rc)
-		rc = identity_of_start(&options.boot, err);
-	return rc ? rc : sender_open(&options, &agent->sender, err);
+		rc = identity_of_start(&sender.boot, err);
+	const struct sender_options otlp = {
+		.protocol = &otlp_protocol,
+		.address = options->otlp,
+		.security = &otlp_security,
+		.agent = sender.agent,
+		.boot = sender.boot,
+		.spool_bytes = options->spool_bytes,
+		SENDER_DEFAULTS,
+	};
+	if (!rc && options->collector)
+		rc = sender_open(&sender, &agent->sender, err);
+	return !rc && options->otlp ? sender_open(&otlp, &agent->otlp, err) : rc;
 }
 
 static void read_stats(const struct agent *agent, struct stats *ret_stats)
 {
 	const struct stats_sources sources = {
 		.sender = agent->sender,
+		.otlp = agent->otlp,
 		.restrictions = agent->restrictions,
 		.launcher = agent->launcher,
 		.containers = agent->containers,
@@ -407,7 +426,7 @@ static int start(struct agent *agent, struct error *err)
 	if (!rc)
 		rc = open_profiler(agent, err);
 	if (!rc)
-		rc = open_sender(agent, err);
+		rc = open_senders(agent, err);
 	if (!rc && agent->options.admin)
 		rc = admin_server_open(agent->options.admin, take_fd(agent->admin_fd),
 				       &agent->admin, err);
@@ -427,9 +446,11 @@ static void log_start(const struct agent *agent)
 		snprintf(process, sizeof(process), " in process %llu",
 			 (unsigned long long)options->pid);
 	log_info("agent: started cairn-agent " CAIRN_VERSION
-		 ": sampling %d CPUs at %llu Hz%s, exporting to %s every %.3g s",
+		 ": sampling %d CPUs at %llu Hz%s, exporting to %s%s%s%s every %.3g s",
 		 get_nprocs(), (unsigned long long)options->frequency_hz, process,
-		 options->collector, options->interval_ns / 1e9);
+		 options->collector ? options->collector : "",
+		 options->collector && options->otlp ? " and " : "", options->otlp ? "OTLP " : "",
+		 options->otlp ? options->otlp : "", options->interval_ns / 1e9);
 	log_info("agent: unwind tables ready for %u of %u running processes; stacks of the others "
 		 "may be truncated in the first seconds",
 		 ready->processes - ready->waiting, ready->processes);
@@ -452,6 +473,15 @@ static void log_events(struct agent *agent)
 
 // ---- running --------------------------------------------------------------------------------
 
+/* Takes the profile, which the senders' threads only read. */
+static void push(struct agent *agent, struct profile *profile)
+{
+	if (agent->otlp)
+		sender_push(agent->otlp, agent->sender ? profile_share(profile) : profile);
+	if (agent->sender)
+		sender_push(agent->sender, profile);
+}
+
 static int export(struct agent *agent, struct error *err)
 {
 	struct profile *profile = NULL;
@@ -459,7 +489,7 @@ static int export(struct agent *agent, struct error *err)
 
 	if (!rc) {
 		agent->export_failures = 0;
-		sender_push(agent->sender, profile);
+		push(agent, profile);
 		return 0;
 	}
 	if (++agent->export_failures >= EXPORT_FAILURES_MAX)
@@ -552,12 +582,15 @@ static void on_admin(struct agent *agent)
 
 	read_stats(agent, &now);
 	metrics_encode(&now, &text);
+	bool waits_for_otlp = agent->otlp && !now.otlp.batches_sent;
+	bool waits = agent->sender && !now.sender.batches_sent;
 	snprintf(reason, sizeof(reason),
-		 "no batch has reached the collector %.100s yet: see the agent's log",
-		 agent->options.collector);
+		 "no batch has reached the %s %.100s yet: see the agent's log",
+		 waits ? "collector" : "OTLP endpoint",
+		 waits ? agent->options.collector : agent->options.otlp);
 	report.metrics = buffer_string(&text);
 	report.metrics_size = text.rc ? 0 : text.size;
-	report.not_ready = now.sender.batches_sent ? NULL : reason;
+	report.not_ready = waits || waits_for_otlp ? reason : NULL;
 	admin_server_report(agent->admin, &report);
 }
 
@@ -619,6 +652,36 @@ static int run(struct agent *agent, struct error *err)
 
 // ---- stopping -------------------------------------------------------------------------------
 
+/* Both return whether all batches are sent. */
+static bool close_collector(struct agent *agent, uint32_t flush_ms)
+{
+	struct sender_rest rest = { 0 };
+	uint64_t lost = sender_close(take(agent->sender), flush_ms, &rest);
+
+	if (rest.spool.kept)
+		log_info("agent: stopped: %llu batches wait in %s for the next start",
+			 (unsigned long long)rest.spool.kept, agent->options.spool_folder);
+	if (lost)
+		log_error("agent: stopped: dropped %llu batches (%llu samples): collector %s never "
+			  "took them; last try: %s; --spool-dir keeps such for the next start",
+			  (unsigned long long)lost, (unsigned long long)rest.spool.lost_samples,
+			  agent->options.collector, *rest.failure ? rest.failure : "none was made");
+	return !lost && !rest.spool.kept;
+}
+
+static bool close_otlp(struct agent *agent, uint32_t flush_ms)
+{
+	struct sender_rest rest = { 0 };
+	uint64_t lost = sender_close(take(agent->otlp), flush_ms, &rest);
+
+	if (lost)
+		log_error("agent: stopped: dropped %llu batches (%llu samples): OTLP endpoint %s "
+			  "never took them; last try: %s",
+			  (unsigned long long)lost, (unsigned long long)rest.spool.lost_samples,
+			  agent->options.otlp, *rest.failure ? rest.failure : "none was made");
+	return !lost;
+}
+
 // Export the last, short interval, too. A second signal ends the agent at once.
 static void stop(struct agent *agent)
 {
@@ -639,17 +702,9 @@ static void stop(struct agent *agent)
 	watchdog_begin_turn("sending the last batches");
 	fill_signal_set(&set);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
-	struct sender_rest rest = { 0 };
-	uint64_t lost = sender_close(take(agent->sender), FLUSH_MS, &rest);
-	if (rest.spool.kept)
-		log_info("agent: stopped: %llu batches wait in %s for the next start",
-			 (unsigned long long)rest.spool.kept, agent->options.spool_folder);
-	if (lost)
-		log_error("agent: stopped: dropped %llu batches (%llu samples): collector %s never "
-			  "took them; last try: %s; --spool-dir keeps such for the next start",
-			  (unsigned long long)lost, (unsigned long long)rest.spool.lost_samples,
-			  agent->options.collector, *rest.failure ? rest.failure : "none was made");
-	else if (!rest.spool.kept)
+	uint32_t flush_ms = agent->sender && agent->otlp ? FLUSH_MS / 2 : FLUSH_MS;
+	bool is_all = close_collector(agent, flush_ms);
+	if (close_otlp(agent, flush_ms) && is_all)
 		log_info("agent: stopped: all batches sent");
 }
 

@@ -42,6 +42,20 @@ static void encode_overhead(const struct budget_stats *budget, struct buffer *bu
 			      knob_spec(knob)->token, budget->steps[knob]);
 }
 
+static void encode_otlp(const struct sender_stats *otlp, struct buffer *buffer)
+{
+	metric_text_add(buffer, "cairn_agent_otlp_reachable", "gauge",
+			"1 if the last try to send the OTLP endpoint a batch got an answer.",
+			!otlp->away);
+	metric_text_add(buffer, "cairn_agent_otlp_spool_bytes", "gauge",
+			"Bytes of batches that wait for the OTLP endpoint (--spool).",
+			(double)otlp->spool.memory_bytes);
+	metric_text_add(buffer, "cairn_agent_otlp_sent_bytes_total", "counter",
+			"Bytes of requests that the OTLP endpoint acknowledged, before "
+			"compression.",
+			(double)otlp->bytes_sent);
+}
+
 static void encode_process(struct buffer *buffer)
 {
 	metric_text_add_process(buffer);
@@ -54,6 +68,8 @@ void metrics_encode(const struct stats *stats, struct buffer *buffer)
 	const struct profiler_stats *profiler = &stats->profiler;
 
 	encode_counters(stats, buffer);
+	if (stats->has_otlp)
+		encode_otlp(&stats->otlp, buffer);
 	metric_text_add(buffer, "cairn_agent_collector_reachable", "gauge",
 			"1 if the last try to send a batch got an answer.", !stats->sender.away);
 	metric_text_add(buffer, "cairn_agent_spool_batches", "gauge",

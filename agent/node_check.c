@@ -335,6 +335,13 @@ static bool check_collector(struct check *check)
 	char text[COLLECTOR_ANSWER_BYTES];
 	struct error err = { 0 };
 
+	if (!options->collector) {
+		say(check, FINDING_NOTE, "collector",
+		    "none: profiles go to OTLP %s, which is not "
+		    "asked",
+		    options->otlp);
+		return true;
+	}
 	if (open_client(check, &client))
 		return false;
 	const struct collector_question question = {

@@ -149,10 +149,41 @@ static int check_patterns(const struct options *options, struct error *err)
 	return 0;
 }
 
+static int check_servers(const struct options *options, struct error *err)
+{
+	struct error cause;
+
+	if (!options->collector && !options->otlp)
+		return error_set(err, -EINVAL,
+				 "--collector: none, and no --otlp: profiles would "
+				 "go nowhere");
+	if (options->collector && rpc_address_check(options->collector, 1, &cause))
+		return error_set(err, -EINVAL, "--collector: %s", cause.text);
+	if (options->otlp && rpc_address_check(options->otlp, 1, &cause))
+		return error_set(err, -EINVAL, "--otlp: %s", cause.text);
+	if (!options->otlp && (options->otlp_tls_ca || options->otlp_headers))
+		return error_set(err, -EINVAL, "%s: needs --otlp",
+				 options->otlp_headers ? "--otlp-headers" : "--otlp-tls-ca");
+	if (options->collector && options->token_file && !options->tls_ca && !options->insecure &&
+	    !address_is_local(options->collector))
+		return error_set(err, -EINVAL,
+				 "--token-file: without TLS everybody on the way to %.100s could "
+				 "read the token; add --tls-ca (the collector's CA in PEM, or "
+				 "system), or --insecure",
+				 options->collector);
+	if (options->otlp_headers && !options->otlp_tls_ca && !options->insecure &&
+	    !address_is_local(options->otlp))
+		return error_set(err, -EINVAL,
+				 "--otlp-headers: without TLS everybody on the way to %.100s "
+				 "could read them; add --otlp-tls-ca (the endpoint's CA in PEM, or "
+				 "system), or --insecure",
+				 options->otlp);
+	return 0;
+}
+
 static int check(const struct options *options, const char *log_level, int argc, char **argv,
 		 int first_word, enum log_level *ret_level, struct error *err)
 {
-	struct error cause;
 	int rc;
 
 	if (first_word < argc)
@@ -161,18 +192,12 @@ static int check(const struct options *options, const char *log_level, int argc,
 	rc = check_patterns(options, err);
 	if (rc)
 		return rc;
-	if (rpc_address_check(options->collector, 1, &cause))
-		return error_set(err, -EINVAL, "--collector: %s", cause.text);
+	rc = check_servers(options, err);
+	if (rc)
+		return rc;
 	rc = options->admin ? http_listen_check(options->admin, "admin", err) : 0;
 	if (rc)
 		return rc;
-	if (options->token_file && !options->tls_ca && !options->insecure &&
-	    !address_is_local(options->collector))
-		return error_set(err, -EINVAL,
-				 "--token-file: without TLS everybody on the way to %.100s could "
-				 "read the token; add --tls-ca (the collector's CA in PEM, or "
-				 "system), or --insecure",
-				 options->collector);
 	if (options->debuginfod && !options->cache_folder)
 		return error_set(err, -EINVAL,
 				 "--debuginfod: needs a --cache for what servers send");
@@ -195,7 +220,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	*o = (struct options){ 0 };
 	const struct config_option table[] = {
 		{ "collector", 'c', CONFIG_STRING, &o->collector, "127.0.0.1:7171", 0, 0, "ADDR",
-		  "send profiles to this collector, HOST:PORT (gRPC)" },
+		  "send profiles to this collector, HOST:PORT (gRPC); none: only to --otlp" },
 		{ "tls-ca", 0, CONFIG_STRING, &o->tls_ca, NULL, 0, 0, "FILE",
 		  "connect by TLS and trust a collector with a certificate of these CAs (PEM); "
 		  "system: the machine's CAs" },
@@ -207,7 +232,15 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "send the collector the token in this file; read again when it changes, as are "
 		  "the files of --tls-*" },
 		{ "insecure", 0, CONFIG_BOOL, &o->insecure, NULL, 0, 0, NULL,
-		  "send the token without TLS, where the network is trusted" },
+		  "send the token and --otlp-headers without TLS, where the network is trusted" },
+		{ "otlp", 0, CONFIG_STRING, &o->otlp, NULL, 0, 0, "ADDR",
+		  "send profiles to this OTLP endpoint, too, HOST:PORT (gRPC, profiles signal "
+		  "v1development); while it is unreachable, at most --spool waits in memory" },
+		{ "otlp-tls-ca", 0, CONFIG_STRING, &o->otlp_tls_ca, NULL, 0, 0, "FILE",
+		  "connect to --otlp by TLS and trust these CAs (PEM); system: the machine's CAs" },
+		{ "otlp-headers", 0, CONFIG_STRING, &o->otlp_headers, NULL, 0, 0, "FILE",
+		  "send --otlp the headers in this file, \"name: value\" a line; read again when "
+		  "it changes" },
 		{ "profiles", 0, CONFIG_STRING, &profiles, "cpu,wall,memory,gpu", 0, 0, "LIST",
 		  "collect these profiles: cpu (always), wall (off-CPU time, run queue), memory "
 		  "(growth), gpu (calls of the GPU driver)" },
@@ -316,11 +349,12 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	*ret_exit = outcome == CONFIG_EXIT;
 	if (rc || *ret_exit)
 		return rc;
-	char **const folders[] = { &o->cache_folder, &o->docker_folder, &o->podman_folder };
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
-		if (strcmp(*folders[i], "none") == 0) {
-			free(*folders[i]);
-			*folders[i] = NULL;
+	char **const optional[] = { &o->cache_folder, &o->docker_folder, &o->podman_folder,
+				    &o->collector };
+	for (size_t i = 0; i < ARRAY_SIZE(optional); i++)
+		if (strcmp(*optional[i], "none") == 0) {
+			free(*optional[i]);
+			*optional[i] = NULL;
 		}
 	if (o->spool_folder && (!o->spool_folder[0] || strcmp(o->spool_folder, "none") == 0)) {
 		free(o->spool_folder);
@@ -345,6 +379,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 void options_deinit(struct options *options)
 {
 	free(options->collector);
+	free(options->otlp);
+	free(options->otlp_tls_ca);
+	free(options->otlp_headers);
 	free(options->cache_folder);
 	free(options->spool_folder);
 	free(options->debuginfod);

@@ -10,7 +10,8 @@
 #include "base/log.h"
 
 struct options {
-	char *collector;
+	char *collector;                         // NULL: none
+	char *otlp, *otlp_tls_ca, *otlp_headers; // address and files; NULL: none
 	uint64_t frequency_hz;
 	uint64_t interval_ns;
 	uint64_t slot_ns;

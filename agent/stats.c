@@ -75,6 +75,9 @@ static const struct {
 	{ .counter = OWN(SPOOL_FULL) },
 	{ .counter = OWN(SPOOL_DAMAGED) },
 	{ .counter = OWN(SAMPLES_REFUSED) },
+	{ .counter = OWN(OTLP_SPOOL_FULL) },
+	{ .counter = OWN(OTLP_SAMPLES_REFUSED) },
+	{ .counter = OWN(OTLP_PROFILES_REJECTED) },
 	{ .counter = OWN(CALLS_REFUSED) },
 	{ .counter = OWN(LAUNCHER_RESTARTS) },
 };
@@ -89,6 +92,9 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler,
 	};
 	profiler_read_stats(profiler, &ret_stats->profiler);
 	sender_read_stats(sources->sender, &ret_stats->sender);
+	sender_read_stats(sources->otlp, &ret_stats->otlp);
+	ret_stats->has_sender = sources->sender != NULL;
+	ret_stats->has_otlp = sources->otlp != NULL;
 	ret_stats->calls_refused = restrictions_refused(sources->restrictions);
 	ret_stats->launcher_restarts = confined_launcher_restarts(sources->launcher);
 	container_records_read_stats(sources->containers, &ret_stats->containers);
@@ -218,6 +224,16 @@ static void format_overhead(const struct profiler_stats *stats, char text[OVERHE
 		 (unsigned long long)budget->changes);
 }
 
+static uint64_t sent_batches(const struct stats *stats)
+{
+	return stats->sender.batches_sent + stats->otlp.batches_sent;
+}
+
+static uint64_t sent_bytes(const struct stats *stats)
+{
+	return stats->sender.bytes_sent + stats->otlp.bytes_sent;
+}
+
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES])
 {
 	const struct profiler_stats *profiler = &now->profiler;
@@ -240,10 +256,12 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 		 time_ns / 1e9, (unsigned long long)counted(before, now, COUNTER_SAMPLES), bpf,
 		 time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
 		 now->rss_bytes / 1048576.0, overhead,
-		 (unsigned long long)(now->sender.batches_sent - before->sender.batches_sent),
-		 (now->sender.bytes_sent - before->sender.bytes_sent) / 1024.0,
-		 (unsigned long long)now->sender.spool.count,
-		 (now->sender.spool.memory_bytes + now->sender.spool.folder_bytes) / 1024.0,
+		 (unsigned long long)(sent_batches(now) - sent_batches(before)),
+		 (sent_bytes(now) - sent_bytes(before)) / 1024.0,
+		 (unsigned long long)(now->sender.spool.count + now->otlp.spool.count),
+		 (now->sender.spool.memory_bytes + now->sender.spool.folder_bytes +
+		  now->otlp.spool.memory_bytes) /
+			 1024.0,
 		 (unsigned long long)profiler->processes, (unsigned long long)profiler->files,
 		 (unsigned long long)profiler->stacks, profiler->symbols_bytes / 1048576.0,
 		 profiler->drain_ns / 1e6, (unsigned long long)profiler->unwind.processes,

@@ -22,7 +22,8 @@ struct stats {
 	uint64_t cpu_ns;    // of this process
 	uint64_t rss_bytes; // now
 	struct profiler_stats profiler;
-	struct sender_stats sender;
+	struct sender_stats sender, otlp;
+	bool has_sender, has_otlp;
 	uint64_t calls_refused;
 	uint64_t launcher_restarts;
 	struct container_records_stats containers;
@@ -34,7 +35,7 @@ struct stats {
 
 /** What it reads, beside the profiler. */
 struct stats_sources {
-	struct sender *sender;
+	struct sender *sender, *otlp; // NULL: none
 	const struct restrictions *restrictions;
 	struct confined_launcher *launcher;         // NULL: nothing runs confined
 	const struct container_records *containers; // NULL: none

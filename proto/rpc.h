@@ -23,7 +23,8 @@ struct rpc_security {
 	const char *ca_file;          // PEM, or RPC_SYSTEM_CAS; NULL: no TLS
 	const char *certificate_file; // the client's own; NULL: none
 	const char *key_file;
-	const char *token_file; // sent as "authorization: Bearer TOKEN"; NULL: none
+	const char *token_file;   // sent as "authorization: Bearer TOKEN"; NULL: none
+	const char *headers_file; // sent, too (base/header_file.h); NULL: none
 };
 
 #define RPC_SYSTEM_CAS "system"
@@ -46,6 +47,8 @@ void rpc_client_close(struct rpc_client *client);
 enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
 				const struct buffer *request, uint32_t deadline_ms,
 				struct buffer *response, struct error *err);
+/** The pause that the server asked for with the last failure (google.rpc.RetryInfo), in ms; 0: it did not. */
+uint32_t rpc_client_pause_ms(const struct rpc_client *client);
 /** Cancel the call in flight from another thread; it returns RPC_CANCELLED. */
 void rpc_client_cancel(struct rpc_client *client);
 

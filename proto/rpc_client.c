@@ -20,8 +20,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file_version.h"
+#include "base/header_file.h"
 #include "base/secret_file.h"
 #include "base/version.h"
+#include "proto/retry_info.h"
 #include "proto/rpc_library.h"
 
 enum {
@@ -45,6 +47,9 @@ struct rpc_client {
 	struct watched files[WATCHED_COUNT]; // of the channel
 	struct watched token_file;
 	char token[7 + SECRET_BYTES_MAX]; // "Bearer TOKEN"
+	struct watched headers_file;
+	struct header_list headers;
+	uint32_t pause_ms; // of the last failure
 	grpc_completion_queue *queue;
 	grpc_channel *channel; // the calling thread's; NULL: the next call makes it
 	pthread_mutex_t mutex; // guards the fields below, which rpc_client_cancel() uses
@@ -66,7 +71,8 @@ struct client_call {
 	grpc_metadata_array trailing_metadata;
 	grpc_status_code status;
 	grpc_slice details;
-	grpc_metadata authorization; // its value is empty without a token
+	grpc_metadata headers[HEADERS_MAX + 1]; // those of the file, and the token
+	uint32_t header_count;
 };
 
 static grpc_arg int_arg(const char *key, int value)
@@ -148,14 +154,27 @@ static int read_token(struct rpc_client *client, struct error *err)
 	return rc;
 }
 
+static int read_headers(struct rpc_client *client, struct error *err)
+{
+	struct header_list list;
+
+	client->headers_file.version = file_version_of(client->headers_file.path);
+	int rc = header_file_read(client->headers_file.path, &list, err);
+	if (rc)
+		return rc;
+	header_list_deinit(&client->headers);
+	client->headers = list;
+	return 0;
+}
+
 static bool has_changed(const struct watched *file)
 {
 	return file->path && !file_version_equal(file->version, file_version_of(file->path));
 }
 
 /**
- * Before a call: read what has changed. A damaged token file leaves the old token; damaged certificates fail
- * the calls until they are mended.
+ * Before a call: read what has changed. A damaged file of the token or of headers leaves the old ones; damaged certificates
+ * fail the calls until they are mended.
  */
 static void refresh(struct rpc_client *client)
 {
@@ -167,6 +186,8 @@ static void refresh(struct rpc_client *client)
 		grpc_channel_destroy(take(client->channel));
 	if (has_changed(&client->token_file))
 		read_token(client, NULL);
+	if (has_changed(&client->headers_file))
+		read_headers(client, NULL);
 }
 
 static int set_security(struct rpc_client *client, const struct rpc_security *security,
@@ -194,7 +215,10 @@ static int set_security(struct rpc_client *client, const struct rpc_security *se
 			grpc_channel_credentials_release(credentials);
 	}
 	client->token_file.path = security->token_file;
-	return !rc && security->token_file ? read_token(client, err) : rc;
+	client->headers_file.path = security->headers_file;
+	if (!rc && security->token_file)
+		rc = read_token(client, err);
+	return !rc && security->headers_file ? read_headers(client, err) : rc;
 }
 
 // ---- channels -------------------------------------------------------------------------------
@@ -278,6 +302,7 @@ void rpc_client_close(struct rpc_client *client)
 	rpc_library_close();
 	pthread_mutex_destroy(&client->mutex);
 	secret_erase(client->token, sizeof(client->token));
+	header_list_deinit(&client->headers);
 	free(client->address);
 	free(client);
 }
@@ -288,8 +313,6 @@ static void client_call_init(struct client_call *call)
 	grpc_metadata_array_init(&call->initial_metadata);
 	grpc_metadata_array_init(&call->trailing_metadata);
 	call->details = grpc_empty_slice();
-	call->authorization.key = grpc_slice_from_static_string("authorization");
-	call->authorization.value = grpc_empty_slice();
 }
 
 static void client_call_deinit(struct client_call *call)
@@ -301,16 +324,34 @@ static void client_call_deinit(struct client_call *call)
 	grpc_metadata_array_destroy(&call->initial_metadata);
 	grpc_metadata_array_destroy(&call->trailing_metadata);
 	grpc_slice_unref(call->details);
-	grpc_slice_unref(call->authorization.value);
+	for (uint32_t i = 0; i < call->header_count; i++) {
+		grpc_slice_unref(call->headers[i].key);
+		grpc_slice_unref(call->headers[i].value);
+	}
+}
+
+static void add_header(struct client_call *call, const char *name, const char *value)
+{
+	call->headers[call->header_count++] = (grpc_metadata){
+		.key = grpc_slice_from_copied_string(name),
+		.value = grpc_slice_from_copied_string(value),
+	};
+}
+
+static void add_headers(struct client_call *call, const struct rpc_client *client)
+{
+	if (client->token[0])
+		add_header(call, "authorization", client->token);
+	for (uint32_t i = 0; i < client->headers.count; i++)
+		add_header(call, client->headers.headers[i].name, client->headers.headers[i].value);
 }
 
 static int client_call_start(struct client_call *call)
 {
-	bool has_token = !GRPC_SLICE_IS_EMPTY(call->authorization.value);
 	grpc_op ops[6] = {
 		{ .op = GRPC_OP_SEND_INITIAL_METADATA,
-		  .data.send_initial_metadata = { .count = has_token,
-						  .metadata = &call->authorization } },
+		  .data.send_initial_metadata = { .count = call->header_count,
+						  .metadata = call->headers } },
 		{ .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = call->request },
 		{ .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
 		{ .op = GRPC_OP_RECV_INITIAL_METADATA,
@@ -404,6 +445,18 @@ static enum rpc_status read_response(struct client_call *call, const struct rpc_
 	return RPC_OK;
 }
 
+static uint32_t pause_of(const struct client_call *call)
+{
+	for (size_t i = 0; i < call->trailing_metadata.count; i++) {
+		const grpc_metadata *header = &call->trailing_metadata.metadata[i];
+
+		if (!grpc_slice_str_cmp(header->key, "grpc-status-details-bin"))
+			return retry_info_pause_ms(GRPC_SLICE_START_PTR(header->value),
+						   GRPC_SLICE_LENGTH(header->value));
+	}
+	return 0;
+}
+
 // Did the server say it, or gRPC of a connection that broke?
 static bool has_answer(const struct client_call *call)
 {
@@ -422,12 +475,12 @@ static enum rpc_status call_once(struct rpc_client *client, const char *method,
 	enum rpc_status status;
 
 	*ret_answered = false;
+	client->pause_ms = 0;
 	refresh(client);
 	if (!client->channel && channel_new(client, err))
 		return RPC_UNAVAILABLE; // the files are read again at the next call
 	client_call_init(&call);
-	if (client->token[0])
-		call.authorization.value = grpc_slice_from_copied_string(client->token);
+	add_headers(&call, client);
 	call.request = rpc_message_new(request->bytes, request->size);
 	if (client_call_run(&call, client, method, deadline_ms)) {
 		error_set(err, -EIO, "rpc: the call could not be started");
@@ -435,6 +488,7 @@ static enum rpc_status call_once(struct rpc_client *client, const char *method,
 	} else {
 		status = read_response(&call, client, response, err);
 		*ret_answered = has_answer(&call);
+		client->pause_ms = pause_of(&call);
 	}
 	client_call_deinit(&call);
 	if (status == RPC_UNAVAILABLE || status == RPC_DEADLINE_EXCEEDED) {
@@ -460,6 +514,11 @@ enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
 		return status;
 	return call_once(client, method, request, deadline_ms - (uint32_t)took_ms, response,
 			 &is_answered, err);
+}
+
+uint32_t rpc_client_pause_ms(const struct rpc_client *client)
+{
+	return client->pause_ms;
 }
 
 void rpc_client_cancel(struct rpc_client *client)

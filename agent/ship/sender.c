@@ -7,35 +7,22 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/utc_text.h"
-#include "proto/export_message.h"
-#include "proto/rpc.h"
-#include "agent/boost/boost_mailbox.h"
 #include "agent/ship/batch.h"
+#include "agent/ship/protocol.h"
 #include "agent/ship/spool.h"
-#include "agent/ship/stack_set.h"
 
 enum {
-	ACKNOWLEDGED_MAX = 1 << 16,   // 2 MiB of ids and their table; a busy node has some 20,000
-	MESSAGE_KEPT_BYTES = 1 << 20, // a larger buffer is freed after its batch
-	CANCEL_AGAIN_MS = 20,         // a call may begin just after it is cancelled
-	JITTER_PERCENT = 20,          // of each wait, so that a fleet does not come back at once
-	// A batch that fails so often is dropped, so that it does not block the others for ever: some
-	// minutes at the longest wait.
-	UNEXPECTED_TRIES_MAX = 20,
-	TOO_LARGE_TRIES_MAX = 8,
-	DEFINITION_TRIES_MAX = 3,
-	REFUSED_LOG_S = 60,               // between lines about refused samples
-	ORDINARY_MESSAGE_BYTES = 4 << 20, // gRPC's default limit of a message
+	CANCEL_AGAIN_MS = 20, // a call may begin just after it is cancelled
+	JITTER_PERCENT = 20,  // of each wait, so that a fleet does not come back at once
+	REFUSED_LOG_S = 60,   // between lines about refused batches
 };
 
 struct sender {
-	struct rpc_client *client;
-	struct boost_mailbox *boosts; // NULL: none
+	const struct ship_protocol *protocol;
+	void *connection; // the protocol's
 	struct id128 agent, boot;
 	char *address;
 	struct spool *spool;
@@ -45,11 +32,9 @@ struct sender {
 	pthread_t thread;
 
 	// Of the sender's thread.
-	struct stack_set acknowledged;
-	struct buffer message;
 	uint64_t random;
 	uint64_t away_since_ns;     // monotonic; 0: the collector answers
-	uint64_t refused_logged_ns; // monotonic; the last line about refused samples
+	uint64_t refused_logged_ns; // monotonic; the last line about a refused batch
 	char failure
 		[ERROR_TEXT_BYTES]; // of the last try; empty: it was delivered, or refused for good
 	bool has_given_up;          // after it was to stop: the collector is unreachable
@@ -62,172 +47,7 @@ struct sender {
 	uint64_t stop_ns; // monotonic: no call lasts longer; set with `stopping`
 };
 
-enum outcome {
-	OUTCOME_DELIVERED,
-	OUTCOME_REFUSED, // for good
-	OUTCOME_DEFINE,  // the collector requests definitions
-	OUTCOME_LATER,
-};
-
-struct delivery {
-	struct batch *batch;
-	uint32_t tries;            // that failed
-	uint32_t unexpected_tries; // of these, with a status that may be this batch's fault
-	uint32_t too_large_tries;
-	uint32_t definition_tries;
-	uint32_t wait_ms;
-};
-
 // ---- one try --------------------------------------------------------------------------------
-
-// Changes when more is known of the stack's locations, so that names that came late are sent, too.
-static struct id128 definition_id(const struct profile *profile, const struct stack *stack)
-{
-	struct {
-		struct id128 stack;
-		uint64_t detail;
-	} definition = { .stack = stack->id };
-
-	for (uint32_t i = 0; i < stack->location_count; i++) {
-		uint32_t location = profile->stack_locations[stack->first_location + i];
-
-		definition.detail += location_detail(profile, &profile->locations[location]);
-	}
-	return id128_of(&definition, sizeof(definition));
-}
-
-static bool wants_definition(void *context, const struct profile *profile,
-			     const struct stack *stack)
-{
-	const struct sender *sender = context;
-
-	return !stack_set_has(&sender->acknowledged, definition_id(profile, stack));
-}
-
-static void acknowledge(struct sender *sender, const struct profile *profile)
-{
-	for (uint32_t i = 0; i < profile->sample_count; i++) {
-		const struct stack *stack = &profile->stacks[profile->samples[i].stack];
-
-		if (stack->defined)
-			stack_set_add(&sender->acknowledged, definition_id(profile, stack));
-	}
-}
-
-static void log_refused(const struct export_refused *refused)
-{
-	char time[UTC_TEXT_BYTES];
-
-	if (refused->late)
-		log_error("sender: the collector dropped %llu samples: older than its retention "
-			  "(it keeps those since %s); check this node's clock, or raise the "
-			  "collector's --retention",
-			  (unsigned long long)refused->late,
-			  utc_text(refused->from_ns / NS_PER_SECOND, time));
-	if (refused->future)
-		log_error("sender: the collector dropped %llu samples: ahead of its clock (it "
-			  "accepts those until %s); check the clocks of this node and of the "
-			  "collector",
-			  (unsigned long long)refused->future,
-			  utc_text(refused->to_ns / NS_PER_SECOND, time));
-	if (refused->series)
-		log_error("sender: the collector dropped %llu samples: too many series; look for "
-			  "labels of high cardinality",
-			  (unsigned long long)refused->series);
-	if (refused->other)
-		log_warn("sender: the collector stored %llu samples under the label other, without "
-			 "some of their labels: too many series; look for labels of high "
-			 "cardinality, "
-			 "such as thread names",
-			 (unsigned long long)refused->other);
-}
-
-/** The batch is stored, but not all of it, or not as it came. Sending it again would not help. */
-static void note_refused(struct sender *sender, const struct export_refused *refused)
-{
-	uint64_t now_ns = clock_monotonic_ns();
-
-	if (!refused->late && !refused->future && !refused->series && !refused->other)
-		return;
-	pthread_mutex_lock(&sender->mutex);
-	sender->stats.samples_out_of_range += refused->late + refused->future;
-	sender->stats.samples_series += refused->series;
-	sender->stats.samples_other += refused->other;
-	pthread_mutex_unlock(&sender->mutex);
-	if (sender->refused_logged_ns &&
-	    ns_between(sender->refused_logged_ns, now_ns) < REFUSED_LOG_S * NS_PER_SECOND)
-		return;
-	sender->refused_logged_ns = now_ns;
-	log_refused(refused);
-}
-
-static enum outcome read_response(struct sender *sender, struct delivery *delivery,
-				  const struct buffer *bytes, struct error *err)
-{
-	_cleanup_(export_response_deinit) struct export_response response = { 0 };
-	int rc = export_response_decode(bytes->bytes, bytes->size, &response, err);
-
-	if (rc)
-		return ++delivery->unexpected_tries < UNEXPECTED_TRIES_MAX ? OUTCOME_LATER
-									   : OUTCOME_REFUSED;
-	if (sender->boosts)
-		boost_mailbox_put(sender->boosts, response.boosts, response.boost_count,
-				  clock_monotonic_ns());
-	if (response.unknown_stack_count) {
-		// It may have lost all of them.
-		stack_set_clear(&sender->acknowledged);
-		error_set(err, -EBADMSG, "the collector requested %u stack definitions again",
-			  response.unknown_stack_count);
-		return ++delivery->definition_tries < DEFINITION_TRIES_MAX ? OUTCOME_DEFINE
-									   : OUTCOME_REFUSED;
-	}
-	acknowledge(sender, delivery->batch->profile);
-	note_refused(sender, &response.refused);
-	pthread_mutex_lock(&sender->mutex);
-	sender->stats.duplicates += response.duplicate;
-	pthread_mutex_unlock(&sender->mutex);
-	return OUTCOME_DELIVERED;
-}
-
-// Is it this batch that is above a limit, and not the collector that has too little of something for now? A full disk
-// is emptied some day: the batch waits for it.
-static bool is_too_large(const struct sender *sender, const struct error *err)
-{
-	switch (err->code) {
-	case -EMSGSIZE:
-		return true;
-	case -EDQUOT:
-	case -EBUSY:
-	case -ENOSPC:
-		return false;
-	default: // a proxy's word, or an older collector's
-		return sender->message.size > ORDINARY_MESSAGE_BYTES;
-	}
-}
-
-static enum outcome read_failure(struct sender *sender, struct delivery *delivery,
-				 enum rpc_status status, const struct error *err)
-{
-	switch (status) {
-	case RPC_INVALID_ARGUMENT:
-		return OUTCOME_REFUSED;
-	case RPC_CANCELLED:
-	case RPC_UNAVAILABLE:
-	case RPC_DEADLINE_EXCEEDED:
-	case RPC_FAILED_PRECONDITION: // a collector of an older contract: it may be updated
-	case RPC_UNIMPLEMENTED:       // not a collector; somebody may put the right one there
-	case RPC_UNAUTHENTICATED:     // the token or certificate may be about to be replaced
-	case RPC_PERMISSION_DENIED:
-		return OUTCOME_LATER;
-	case RPC_RESOURCE_EXHAUSTED:
-		if (is_too_large(sender, err) && ++delivery->too_large_tries >= TOO_LARGE_TRIES_MAX)
-			return OUTCOME_REFUSED;
-		return OUTCOME_LATER;
-	default:
-		return ++delivery->unexpected_tries < UNEXPECTED_TRIES_MAX ? OUTCOME_LATER
-									   : OUTCOME_REFUSED;
-	}
-}
 
 // Shorter than usual once the sender is to stop.
 static uint32_t call_deadline_ms(struct sender *sender)
@@ -245,37 +65,6 @@ static uint32_t call_deadline_ms(struct sender *sender)
 	return call_ms;
 }
 
-// As they are now, whatever the age of the batch.
-static int add_boosts(struct sender *sender, struct error *err)
-{
-	struct boost_report report;
-
-	if (!sender->boosts)
-		return 0;
-	boost_mailbox_read_report(sender->boosts, &report);
-	return export_request_add_boosts(&report, &sender->message, err);
-}
-
-static enum outcome try_once(struct sender *sender, struct delivery *delivery,
-			     enum rpc_status *ret_status, struct error *err)
-{
-	_cleanup_(buffer_deinit) struct buffer response = { 0 };
-	struct batch *batch = delivery->batch;
-
-	buffer_clear(&sender->message);
-	int rc = export_request_encode(&batch->id, batch->profile, wants_definition, sender,
-				       &sender->message, err);
-	if (!rc)
-		rc = add_boosts(sender, err);
-	*ret_status = RPC_INTERNAL;
-	if (rc)
-		return OUTCOME_REFUSED;
-	*ret_status = rpc_client_call(sender->client, SENDER_EXPORT_METHOD, &sender->message,
-				      call_deadline_ms(sender), &response, err);
-	return *ret_status == RPC_OK ? read_response(sender, delivery, &response, err)
-				     : read_failure(sender, delivery, *ret_status, err);
-}
-
 // ---- between tries --------------------------------------------------------------------------
 
 static uint32_t with_jitter(struct sender *sender, uint32_t wait_ms)
@@ -287,13 +76,14 @@ static uint32_t with_jitter(struct sender *sender, uint32_t wait_ms)
 }
 
 static uint32_t next_wait_ms(const struct sender *sender, const struct delivery *delivery,
-			     enum rpc_status status)
+			     const struct ship_try *try)
 {
 	uint32_t wait_ms = delivery->wait_ms ? 2 * delivery->wait_ms : sender->backoff_ms_min;
 
 	// An overloaded collector needs more time.
-	if (status == RPC_RESOURCE_EXHAUSTED && !delivery->wait_ms)
+	if (try->status == RPC_RESOURCE_EXHAUSTED && !delivery->wait_ms)
 		wait_ms = 4 * sender->backoff_ms_min;
+	wait_ms = try->pause_ms > wait_ms ? try->pause_ms : wait_ms;
 	return wait_ms < sender->backoff_ms_max ? wait_ms : sender->backoff_ms_max;
 }
 
@@ -329,14 +119,14 @@ static void log_away(struct sender *sender, const struct error *err)
 
 	spool_read_stats(sender->spool, &spool);
 	if (folder && spool.uses_folder)
-		log_warn("sender: export to collector %s failed: %s; spooling batches in %s (limit "
+		log_warn("sender: export to %s %s failed: %s; spooling batches in %s (limit "
 			 "%llu MiB) until it answers",
-			 sender->address, err->text, folder,
+			 sender->protocol->server, sender->address, err->text, folder,
 			 (unsigned long long)(sender->spool_folder_bytes >> 20));
 	else
-		log_warn("sender: export to collector %s failed: %s; spooling batches in memory "
+		log_warn("sender: export to %s %s failed: %s; spooling batches in memory "
 			 "(limit %llu MiB) until it answers",
-			 sender->address, err->text,
+			 sender->protocol->server, sender->address, err->text,
 			 (unsigned long long)(sender->spool_bytes >> 20));
 }
 
@@ -364,31 +154,47 @@ static void note_answer(struct sender *sender)
 	sender->stats.away = false;
 	pthread_mutex_unlock(&sender->mutex);
 	spool_read_stats(sender->spool, &spool);
-	log_info("sender: collector answers again after %llu.%llu s: sending %u spooled batches, "
+	log_info("sender: %s answers again after %llu.%llu s: sending %u spooled batches, "
 		 "%llu batches dropped since the agent started",
-		 (unsigned long long)(away_ms / 1000), (unsigned long long)(away_ms % 1000 / 100),
-		 spool.count, (unsigned long long)spool.dropped_batches);
+		 sender->protocol->server, (unsigned long long)(away_ms / 1000),
+		 (unsigned long long)(away_ms % 1000 / 100), spool.count,
+		 (unsigned long long)spool.dropped_batches);
 }
 
 // ---- one batch ------------------------------------------------------------------------------
 
-static void count_delivered(struct sender *sender, const struct batch *batch)
+static void count_delivered(struct sender *sender, const struct batch *batch,
+			    const struct ship_try *try)
 {
+	struct sender_stats *stats = &sender->stats;
+
 	note_answer(sender);
 	pthread_mutex_lock(&sender->mutex);
-	sender->stats.batches_sent++;
-	sender->stats.samples_sent += batch->sample_count;
-	sender->stats.bytes_sent += sender->message.size;
+	stats->batches_sent++;
+	stats->samples_sent += batch->sample_count;
+	stats->bytes_sent += try->bytes;
+	stats->duplicates += try->is_duplicate;
+	stats->samples_out_of_range += try->refused.late + try->refused.future;
+	stats->samples_series += try->refused.series;
+	stats->samples_other += try->refused.other;
+	stats->profiles_rejected += try->rejected;
 	pthread_mutex_unlock(&sender->mutex);
 }
 
 static void count_refused(struct sender *sender, const struct batch *batch, const struct error *err)
 {
+	uint64_t now_ns = clock_monotonic_ns();
+
 	pthread_mutex_lock(&sender->mutex);
 	sender->stats.batches_refused++;
 	sender->stats.samples_refused += batch->sample_count;
 	pthread_mutex_unlock(&sender->mutex);
-	log_error("sender: dropped batch %llu (%llu samples): %s",
+	if (sender->refused_logged_ns &&
+	    ns_between(sender->refused_logged_ns, now_ns) < REFUSED_LOG_S * NS_PER_SECOND)
+		return;
+	sender->refused_logged_ns = now_ns;
+	log_error("sender: dropped batch %llu (%llu samples): %s; others are counted only, for a "
+		  "minute",
 		  (unsigned long long)batch->id.sequence, (unsigned long long)batch->sample_count,
 		  err->text);
 }
@@ -401,37 +207,45 @@ static void count_resend(struct sender *sender)
 }
 
 // Try until the batch is delivered or refused: then it returns true. Once more, in full, when the sender is to stop.
-static bool deliver(struct sender *sender, struct batch *batch)
+static bool try_until_done(struct sender *sender, const struct batch *batch)
 {
 	struct delivery delivery = { .batch = batch };
 	struct error err = { 0 };
 
 	for (;;) {
 		bool last = is_stopping(sender);
-		enum rpc_status status;
+		struct ship_try try = { .deadline_ms = call_deadline_ms(sender) };
 
-		switch (try_once(sender, &delivery, &status, &err)) {
-		case OUTCOME_DELIVERED:
+		switch (sender->protocol->try_once(sender->connection, &delivery, &try, &err)) {
+		case SHIP_DELIVERED:
 			sender->failure[0] = '\0';
-			count_delivered(sender, batch);
+			count_delivered(sender, batch, &try);
 			return true;
-		case OUTCOME_REFUSED:
+		case SHIP_REFUSED:
 			sender->failure[0] = '\0';
 			count_refused(sender, batch, &err);
 			return true;
-		case OUTCOME_DEFINE:
+		case SHIP_AGAIN:
 			count_resend(sender);
 			continue;
-		case OUTCOME_LATER:
+		case SHIP_LATER:
 			memcpy(sender->failure, err.text, sizeof(sender->failure));
 			break;
 		}
 		if (last)
 			return false;
 		note_away(sender, &err);
-		delivery.wait_ms = next_wait_ms(sender, &delivery, status);
+		delivery.wait_ms = next_wait_ms(sender, &delivery, &try);
 		wait_or_stop(sender, with_jitter(sender, delivery.wait_ms));
 	}
+}
+
+static bool deliver(struct sender *sender, const struct batch *batch)
+{
+	bool is_done = try_until_done(sender, batch);
+
+	sender->protocol->end(sender->connection);
+	return is_done;
 }
 
 // NULL when the sender is to stop and there is no batch, or no time for one.
@@ -458,8 +272,6 @@ static void *ship(void *argument)
 			spool_return(sender->spool, batch);
 			sender->has_given_up = true;
 		}
-		if (sender->message.capacity > MESSAGE_KEPT_BYTES)
-			buffer_deinit(&sender->message);
 	}
 	pthread_mutex_lock(&sender->mutex);
 	sender->stopped = true;
@@ -472,9 +284,7 @@ static void *ship(void *argument)
 
 static void sender_free(struct sender *sender)
 {
-	rpc_client_close(sender->client);
-	stack_set_deinit(&sender->acknowledged);
-	buffer_deinit(&sender->message);
+	sender->protocol->close(sender->connection);
 	pthread_cond_destroy(&sender->changed);
 	pthread_mutex_destroy(&sender->mutex);
 	free(sender->address);
@@ -491,8 +301,7 @@ static int start(struct sender *sender, const struct sender_options *options, st
 		.memory_ms = SPOOL_MEMORY_MS,
 		.retry_ms = SPOOL_RETRY_S * 1000,
 	};
-	int rc = rpc_client_open(options->address, EXPORT_MESSAGE_BYTES_MAX, options->security,
-				 &sender->client, err);
+	int rc = sender->protocol->open(options, &sender->connection, err);
 
 	if (!rc)
 		rc = spool_open(&spool, &sender->spool, err);
@@ -509,7 +318,7 @@ int sender_open(const struct sender_options *options, struct sender **ret_sender
 	if (!sender)
 		return error_set(err, -ENOMEM, "sender: out of memory");
 	sender->address = strdup(options->address);
-	sender->boosts = options->boosts;
+	sender->protocol = options->protocol ? options->protocol : &cairn_protocol;
 	sender->agent = options->agent;
 	sender->boot = options->boot;
 	sender->spool_bytes = options->spool_bytes;
@@ -518,7 +327,6 @@ int sender_open(const struct sender_options *options, struct sender **ret_sender
 	sender->backoff_ms_min = options->backoff_ms_min;
 	sender->backoff_ms_max = options->backoff_ms_max;
 	sender->random = options->boot.low;
-	sender->acknowledged.count_max = ACKNOWLEDGED_MAX;
 	pthread_mutex_init(&sender->mutex, NULL);
 	pthread_cond_init(&sender->changed, NULL);
 
@@ -545,6 +353,9 @@ void sender_push(struct sender *sender, struct profile *profile)
 
 void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats)
 {
+	*ret_stats = (struct sender_stats){ 0 };
+	if (!sender)
+		return;
 	pthread_mutex_lock(&sender->mutex);
 	*ret_stats = sender->stats;
 	pthread_mutex_unlock(&sender->mutex);
@@ -563,7 +374,7 @@ static void wait_for_thread(struct sender *sender)
 						.tv_nsec = until_ns % NS_PER_SECOND };
 
 		if (late)
-			rpc_client_cancel(sender->client);
+			sender->protocol->cancel(sender->connection);
 		pthread_cond_clockwait(&sender->changed, &sender->mutex, CLOCK_MONOTONIC, &until);
 	}
 	pthread_mutex_unlock(&sender->mutex);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends profiles to a collector from a thread of its own: one batch at a time, oldest first, until the
-// collector acknowledges it. While the collector is unreachable, batches wait in a bounded spool, in memory or on disk.
-// A retry has the same batch id, so that it counts once. Stack definitions are sent until the collector
-// acknowledges them, and again when it requests them.
+// Sends profiles to a server from a thread of its own: one batch at a time, oldest first, until the server
+// acknowledges it. While the server is unreachable, batches wait in a bounded spool, in memory or on disk.
 #pragma once
 
 #include <stdbool.h>
@@ -16,12 +14,14 @@
 struct boost_mailbox;
 struct rpc_security;
 struct sender;
+struct ship_protocol;
 
 /** Of proto/cairn/v1/collector.proto. */
 #define SENDER_EXPORT_METHOD "/cairn.v1.Collector/Export"
 
 struct sender_options {
-	const char *address; // of the collector, "host:port"
+	const struct ship_protocol *protocol; // NULL: cairn's own
+	const char *address;                  // of the server, "host:port"
 	const struct rpc_security
 		*security;  // NULL: neither TLS nor a token; its paths are borrowed
 	struct id128 agent; // identity_of_node()
@@ -52,8 +52,9 @@ struct sender_stats {
 	uint64_t samples_other; // stored in a series of the excess: a quota of series is reached
 	uint64_t retries;       // tries that failed and were repeated
 	uint64_t resends;       // batches sent again with definitions
-	uint64_t duplicates;    // acknowledged batches that the collector had stored already
-	bool away;              // the last try failed
+	uint64_t profiles_rejected; // by an OTLP endpoint, of acknowledged batches
+	uint64_t duplicates;        // acknowledged batches that the collector had stored already
+	bool away;                  // the last try failed
 	struct spool_stats spool;
 };
 
@@ -64,6 +65,7 @@ int sender_open(const struct sender_options *options, struct sender **ret_sender
 /** Takes the profile of an export interval, from the one thread that samples. Never waits for the network. */
 void sender_push(struct sender *sender, struct profile *profile);
 
+/** @sender may be NULL: none. */
 void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats);
 
 /** What a sender that is closed has not delivered. */

@@ -291,7 +291,8 @@ struct mapping {
 
 static int read_build_id(struct otlp *otlp, void *context, const struct attribute *attribute)
 {
-	static const char *const names[] = { "process.executable.build_id.htlhash",
+	static const char *const names[] = { "process.executable.build_id.cairn",
+					     "process.executable.build_id.htlhash",
 					     "process.executable.build_id.go",
 					     "process.executable.build_id.gnu" };
 	struct mapping *mapping = context;
@@ -382,6 +383,7 @@ static int read_frame_type(struct otlp *otlp, void *context, const struct attrib
 		{ "rust", FRAME_KIND_NATIVE },    { "kernel", FRAME_KIND_KERNEL },
 		{ "cpython", FRAME_KIND_PYTHON }, { "jvm", FRAME_KIND_JIT },
 		{ "v8js", FRAME_KIND_JIT },       { "dotnet", FRAME_KIND_JIT },
+		{ "jit", FRAME_KIND_JIT }, // cairn's own
 	};
 	enum frame_kind *kind = context;
 
@@ -503,6 +505,7 @@ struct otlp_profile {
 	struct value_type sample, period;
 	uint64_t time_ns, duration_ns;
 	int64_t period_value;
+	const char *own_type; // that cairn's agent names; NULL: none
 	struct import_type type;
 	int64_t scale;
 	struct import_time time;
@@ -709,14 +712,31 @@ static bool read_value_type(const struct otlp *otlp, const struct wire_field *me
 	return !reader.failed;
 }
 
+/** A type that cairn's agent names, which OTLP has three parts of; others than those known are made of these. */
+static int read_own_type(struct otlp *otlp, void *context, const struct attribute *attribute)
+{
+	struct otlp_profile *profile = context;
+	char text[PROFILE_TYPE_BYTES];
+
+	(void)otlp;
+	if (!text_is(attribute->name, OTLP_TYPE_ATTRIBUTE) || attribute->value.size >= sizeof(text))
+		return 0;
+	snprintf(text, sizeof(text), "%.*s", (int)attribute->value.size, attribute->value.at);
+	const struct profile_type_spec *spec = profile_type_spec(text);
+	if (spec)
+		profile->own_type = spec->type;
+	return 0;
+}
+
 static int read_head(struct otlp *otlp, const struct wire_field *message,
 		     struct otlp_profile *profile)
 {
 	struct reader reader = wire_message(message);
 	struct wire_field field;
 	bool is_sound = true;
+	int rc = 0;
 
-	while (is_sound && wire_next(&reader, &field)) {
+	while (!rc && is_sound && wire_next(&reader, &field)) {
 		if (field.number == 1)
 			is_sound = read_value_type(otlp, &field, &profile->sample);
 		else if (field.number == 3)
@@ -727,8 +747,10 @@ static int read_head(struct otlp *otlp, const struct wire_field *message,
 			is_sound = read_value_type(otlp, &field, &profile->period);
 		else if (field.number == 6)
 			profile->period_value = (int64_t)field.value;
+		else if (field.number == 11)
+			rc = each_attribute(otlp, &field, read_own_type, profile);
 	}
-	return is_sound && !reader.failed ? 0 : malformed(otlp, "profile");
+	return rc || (is_sound && !reader.failed) ? rc : malformed(otlp, "profile");
 }
 
 /** Samples of a CPU are CPU time, as agents measure it; blocked time is called as agents call it. */
@@ -739,9 +761,11 @@ static void make_type(struct otlp_profile *profile)
 	bool is_time = strcmp(sample->unit, "nanoseconds") == 0;
 
 	profile->scale = 1;
-	if (strcmp(sample->type, "samples") == 0 && strcmp(sample->unit, "count") == 0 &&
-	    strcmp(period->type, "cpu") == 0 && strcmp(period->unit, "nanoseconds") == 0 &&
-	    profile->period_value > 0) {
+	if (profile->own_type) {
+		source.type = profile->own_type;
+	} else if (strcmp(sample->type, "samples") == 0 && strcmp(sample->unit, "count") == 0 &&
+		   strcmp(period->type, "cpu") == 0 && strcmp(period->unit, "nanoseconds") == 0 &&
+		   profile->period_value > 0) {
 		source.type = PROFILE_TYPE_CPU;
 		profile->scale = profile->period_value;
 	} else if (strcmp(sample->type, "off_cpu") == 0 && is_time) {

@@ -6,6 +6,9 @@
 
 #include "base/import/importer.h"
 
+/** Attribute of a Profile: cairn's type in five parts, of which OTLP has three. */
+#define OTLP_TYPE_ATTRIBUTE "cairn.profile.type"
+
 /**
  * Add the samples of all profiles. Each time of a sample is put into its slot. Samples of a CPU (samples/count with a period in CPU
  * nanoseconds) become CPU time. Native frames without names keep build id and offset. Returns 0; -EBADMSG with the field

@@ -24,9 +24,15 @@ struct profile *profile_new(uint64_t slot_ns)
 	return take(profile);
 }
 
+struct profile *profile_share(struct profile *profile)
+{
+	__atomic_fetch_add(&profile->other_owners, 1, __ATOMIC_RELAXED);
+	return profile;
+}
+
 void profile_free(struct profile *profile)
 {
-	if (!profile)
+	if (!profile || __atomic_fetch_sub(&profile->other_owners, 1, __ATOMIC_ACQ_REL))
 		return;
 	for (uint32_t i = 0; i < profile->series_count; i++)
 		labels_deinit(&profile->series[i].labels);

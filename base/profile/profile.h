@@ -91,11 +91,14 @@ struct profile {
 	struct sample *samples;
 	uint32_t sample_count, sample_capacity;
 	struct hash_table location_index, stack_index, series_index;
+	uint32_t other_owners; // profile_share()
 };
 
 /** An empty profile with slots of @slot_ns, or NULL when out of memory. */
 struct profile *profile_new(uint64_t slot_ns);
 void profile_free(struct profile *profile);
+/** One owner more, who frees it, too. From then on all of them only read, in any thread. Returns @profile. */
+struct profile *profile_share(struct profile *profile);
 void profile_freep(struct profile **profile);
 
 /** Make room for so many more stacks and samples. Returns 0; -ENOMEM; -E2BIG at their limits. */

@@ -3,9 +3,8 @@
 #pragma once
 
 #include "collector/doors/doors.h"
+#include "proto/otlp.h"
 #include "proto/rpc.h"
-
-#define OTLP_METHOD "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
 
 /** An ExportProfilesServiceRequest, protobuf or JSON by its Content-Type. Returns as push_pprof(). */
 int otlp_push(struct doors *doors, const struct door_request *request,

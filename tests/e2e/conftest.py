@@ -3,11 +3,15 @@
 own. BUILD names the folder with the programs (default: build)."""
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
 
 from fleet import ROOT, Agent, Collector, build_folder, unique, workload
+
+
+PPROFILE = "go.opentelemetry.io/collector/pdata/pprofile@v0.165.0"
 
 
 def missing_requirement():
@@ -79,6 +83,27 @@ def fleet(tmp_path_factory):
             yield collector
         finally:
             agent.stop()
+
+
+@pytest.fixture(scope="session")
+def otlp_client():
+    """A program of OpenTelemetry's modules, built once."""
+    source = ROOT / "tests/e2e/otlp_client/main.go"
+    client = build_folder() / "tests" / "otlp_client"
+    if client.exists() and client.stat().st_mtime > source.stat().st_mtime:
+        return client.resolve()
+    if not shutil.which("go"):
+        pytest.skip("there is no Go")
+    folder = build_folder() / "otlp_client"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, folder)
+    (folder / "go.mod").unlink(missing_ok=True)
+    for command in [["mod", "init", "otlp_client"], ["get", PPROFILE], ["mod", "tidy"],
+                    ["build", "-o", str(client.absolute()), "."]]:
+        done = subprocess.run(["go", *command], cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"go {command[0]}: {done.stderr[-200:]}")
+    return client.resolve()
 
 
 class Run:

@@ -20,7 +20,6 @@ from secure_collector import SecureCollector
 
 HERE = pathlib.Path(__file__).parent
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
-PPROFILE = "go.opentelemetry.io/collector/pdata/pprofile@v0.165.0"
 PYROSCOPE = "pyroscope-io==1.4.0"
 PY_SPY = "py-spy==0.4.3"
 SPINNING = "def leaf(n):\n    return sum(range(n))\nwhile True:\n    leaf(10000)\n"
@@ -149,26 +148,6 @@ def test_pyroscope_clients_forms(collector):
     assert stacks(collector, "alloy-app") == {"alloy-app;a;b": 7}
     status, answer = post(collector, "/ingest?name=web&format=jfr", b"FLR\0")
     assert status == 415 and b"Java Flight Recorder" in answer
-
-
-@pytest.fixture(scope="session")
-def otlp_client():
-    """A program of OpenTelemetry's modules, built once."""
-    client = build_folder() / "tests" / "otlp_client"
-    if client.exists():
-        return client.resolve()
-    if not shutil.which("go"):
-        pytest.skip("there is no Go")
-    folder = build_folder() / "otlp_client"
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(HERE / "otlp_client" / "main.go", folder)
-    (folder / "go.mod").unlink(missing_ok=True)
-    for command in [["mod", "init", "otlp_client"], ["get", PPROFILE], ["mod", "tidy"],
-                    ["build", "-o", str(client.absolute()), "."]]:
-        done = subprocess.run(["go", *command], cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"go {command[0]}: {done.stderr[-200:]}")
-    return client.resolve()
 
 
 def test_opentelemetrys_own_client(otlp_client, tmp_path):

@@ -4,6 +4,10 @@
 //
 //	otlp_client grpc HOST:PORT UNIX_NS [TOKEN] | http URL UNIX_NS [TOKEN] | json URL UNIX_NS [TOKEN] | file PATH UNIX_NS
 //
+// And receives profiles: what it decodes is in a JSON file after each request, and is sent on, encoded anew.
+//
+//	otlp_client serve HOST:PORT FILE HOST:PORT_OF_THE_NEXT
+//
 // tests/unit/base/import/otlp_recorded.h is what `file` writes for 1700000000000000000.
 package main
 
@@ -12,11 +16,16 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"path"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -209,7 +218,147 @@ func call(address string, request pprofileotlp.ExportRequest, token string) erro
 	return err
 }
 
+// What was received: values by service, type and stack.
+type receiver struct {
+	pprofileotlp.UnimplementedGRPCServer
+	lock     sync.Mutex
+	next     pprofileotlp.GRPCClient
+	file     string
+	Requests int
+	Headers  map[string][]string
+	Resource map[string]map[string]string           // attributes by service
+	Values   map[string]map[string]map[string]int64 // by service, type and stack, root first
+	Threads  map[string]map[string]bool             // by service
+	BuildIDs map[string]string                      // by file
+	Early    int                                    // timestamps outside of their Profile
+}
+
+type table struct {
+	pprofile.ProfilesDictionary
+}
+
+func (t table) text(index int32) string {
+	return t.StringTable().At(int(index))
+}
+
+func (t table) attribute(indices pcommon.Int32Slice, name string) string {
+	for _, index := range indices.All() {
+		if entry := t.AttributeTable().At(int(index)); t.text(entry.KeyStrindex()) == name {
+			return entry.Value().AsString()
+		}
+	}
+	return ""
+}
+
+func (t table) frames(index int32) string {
+	location := t.LocationTable().At(int(index))
+	mapping := t.MappingTable().At(int(location.MappingIndex()))
+	kind := t.attribute(location.AttributeIndices(), "profile.frame.type")
+	if location.Lines().Len() == 0 {
+		return fmt.Sprintf("%s+0x%x", path.Base(t.text(mapping.FilenameStrindex())), location.Address())
+	}
+	var names []string
+	for _, line := range location.Lines().All() {
+		function := t.FunctionTable().At(int(line.FunctionIndex()))
+		name := t.text(function.NameStrindex())
+		switch kind {
+		case "kernel":
+			name += "_[k]"
+		case "cpython":
+			name += fmt.Sprintf(" (%s:%d)", path.Base(t.text(function.FilenameStrindex())), line.Line())
+		}
+		names = append([]string{name}, names...)
+	}
+	return strings.Join(names, ";")
+}
+
+func (t table) stack(index int32) string {
+	var frames []string
+	for _, location := range t.StackTable().At(int(index)).LocationIndices().All() {
+		frames = append([]string{t.frames(location)}, frames...)
+	}
+	return strings.Join(frames, ";")
+}
+
+func (r *receiver) add(t table, service string, p pprofile.Profile) {
+	kind := t.attribute(p.AttributeIndices(), "cairn.profile.type")
+	if r.Values[service][kind] == nil {
+		r.Values[service][kind] = map[string]int64{}
+	}
+	for _, sample := range p.Samples().All() {
+		stack := t.stack(sample.StackIndex())
+		r.Threads[service][t.attribute(sample.AttributeIndices(), "thread.name")] = true
+		for i, value := range sample.Values().All() {
+			r.Values[service][kind][stack] += value
+			at := sample.TimestampsUnixNano().At(i)
+			if at < uint64(p.Time()) || at > uint64(p.Time())+p.DurationNano() {
+				r.Early++
+			}
+		}
+	}
+}
+
+func (r *receiver) Export(ctx context.Context, request pprofileotlp.ExportRequest) (pprofileotlp.ExportResponse, error) {
+	profiles := request.Profiles()
+	t := table{profiles.Dictionary()}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.Requests++
+	r.Headers, _ = metadata.FromIncomingContext(ctx)
+	for _, mapping := range t.MappingTable().All() {
+		r.BuildIDs[t.text(mapping.FilenameStrindex())] = t.attribute(mapping.AttributeIndices(), "process.executable.build_id.gnu")
+	}
+	for _, resource := range profiles.ResourceProfiles().All() {
+		attributes := map[string]string{}
+		for name, value := range resource.Resource().Attributes().All() {
+			attributes[name] = value.AsString()
+		}
+		service := attributes["service.name"]
+		r.Resource[service] = attributes
+		if r.Values[service] == nil {
+			r.Values[service] = map[string]map[string]int64{}
+			r.Threads[service] = map[string]bool{}
+		}
+		for _, scope := range resource.ScopeProfiles().All() {
+			for _, p := range scope.Profiles().All() {
+				r.add(t, service, p)
+			}
+		}
+	}
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = os.WriteFile(r.file+".new", text, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(r.file+".new", r.file)
+	}
+	if err != nil {
+		return pprofileotlp.NewExportResponse(), err
+	}
+	return r.next.Export(ctx, request, grpc.UseCompressor("gzip"))
+}
+
+func serve(address, file, next string) error {
+	connection, err := grpc.NewClient(next, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer() // with its limit of 4 MiB
+	pprofileotlp.RegisterGRPCServer(server, &receiver{next: pprofileotlp.NewGRPCClient(connection), file: file,
+		Resource: map[string]map[string]string{}, Values: map[string]map[string]map[string]int64{},
+		Threads: map[string]map[string]bool{}, BuildIDs: map[string]string{}})
+	return server.Serve(listener)
+}
+
 func main() {
+	if len(os.Args) == 5 && os.Args[1] == "serve" {
+		fmt.Fprintln(os.Stderr, serve(os.Args[2], os.Args[3], os.Args[4]))
+		os.Exit(1)
+	}
 	from, err := strconv.ParseUint(os.Args[3], 10, 64)
 	if err != nil {
 		panic(err)
