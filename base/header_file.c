@@ -44,9 +44,10 @@ static int read_bytes(const char *path, char bytes[HEADER_FILE_BYTES_MAX], struc
 /** gRPC's and HTTP's own, and those of bytes that travel encoded. */
 static bool is_reserved(const char *name)
 {
-	static const char *const names[] = { "content-type", "content-length", "content-encoding",
-					     "host", "te", "user-agent", "connection",
-					     "transfer-encoding" };
+	static const char *const names[] = {
+		"content-type", "content-length", "content-encoding", "host",
+		"te",           "user-agent",     "connection",       "transfer-encoding"
+	};
 	size_t size = strlen(name);
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)

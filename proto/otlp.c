@@ -36,7 +36,8 @@ struct otlp_encoder {
 	struct series_parts *series;
 	uint32_t *order; // samples: by resource, type, series, stack, slot
 	uint32_t count, at;
-	uint64_t from_ns, to_ns; // of the Profile being made: the batch's, and slots that begin before
+	uint64_t from_ns,
+		to_ns; // of the Profile being made: the batch's, and slots that begin before
 	struct otlp_dictionary dictionary;
 	// Messages being made, from the outside in.
 	struct buffer resource, scope, profile_message, sample, times, values, part;
@@ -111,8 +112,9 @@ static int by_resource(const void *a, const void *b, void *context)
 		return order;
 	order = strcmp(profile_string(encoder->profile, encoder->profile->series[left].type),
 		       profile_string(encoder->profile, encoder->profile->series[right].type));
-	return order ? order : compare_ids(encoder->profile->series[left].id,
-					     encoder->profile->series[right].id);
+	return order ? order
+		     : compare_ids(encoder->profile->series[left].id,
+				   encoder->profile->series[right].id);
 }
 
 static int rank_series(struct otlp_encoder *encoder)
@@ -202,10 +204,11 @@ void otlp_encoder_free(struct otlp_encoder *encoder)
 {
 	if (!encoder)
 		return;
-	struct buffer *const buffers[] = { &encoder->resource,        &encoder->scope,
-					   &encoder->profile_message, &encoder->sample,
-					   &encoder->times,           &encoder->values,
-					   &encoder->part };
+	struct buffer *const buffers[] = {
+		&encoder->resource, &encoder->scope, &encoder->profile_message,
+		&encoder->sample,   &encoder->times, &encoder->values,
+		&encoder->part
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(buffers); i++)
 		buffer_deinit(buffers[i]);

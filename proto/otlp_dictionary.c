@@ -326,8 +326,8 @@ int otlp_dictionary_stack(struct otlp_dictionary *dictionary, uint32_t position,
 {
 	const struct profile *profile = dictionary->profile;
 	const struct stack *stack = &profile->stacks[position];
-	enum stack_end end = stack->defined && stack->end < STACK_END_COUNT ? stack->end
-									   : STACK_END_LOST;
+	enum stack_end end =
+		stack->defined && stack->end < STACK_END_COUNT ? stack->end : STACK_END_LOST;
 
 	if (!dictionary->stacks[position]) {
 		int rc = add_locations_of(dictionary, stack, end);
@@ -337,8 +337,8 @@ int otlp_dictionary_stack(struct otlp_dictionary *dictionary, uint32_t position,
 		for (uint32_t i = 0; i < stack->location_count; i++)
 			buffer_append_varint(
 				&dictionary->part,
-				dictionary->locations[profile->stack_locations
-							      [stack->first_location + i]]);
+				dictionary->locations
+					[profile->stack_locations[stack->first_location + i]]);
 		if (end != STACK_END_COMPLETE)
 			buffer_append_varint(&dictionary->part, dictionary->ends[end]);
 		buffer_clear(&dictionary->entry);

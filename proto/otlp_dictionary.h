@@ -15,17 +15,18 @@ struct pair_table {
 	struct hash_table index;
 	struct number_pair {
 		uint32_t first, second;
-	} *pairs;
+	} * pairs;
 	uint32_t count, capacity; // without the null entry
 };
 
 struct otlp_dictionary {
 	const struct profile *profile;
-	struct buffer bytes; // of all tables, as fields of ProfilesDictionary: the message's order is free
+	struct buffer
+		bytes; // of all tables, as fields of ProfilesDictionary: the message's order is free
 	struct buffer entry, part; // being made
 	struct string_table strings;
 	struct pair_table mappings, functions, attributes;
-	uint32_t *locations, *stacks; // by the profile's: the entry, 0: none yet
+	uint32_t *locations, *stacks;   // by the profile's: the entry, 0: none yet
 	uint32_t ends[STACK_END_COUNT]; // locations that say why a stack is truncated; 0: none yet
 	uint32_t location_count, stack_count;
 };

@@ -17,7 +17,7 @@
 #include "agent/ship/stack_set.h"
 
 enum {
-	ACKNOWLEDGED_MAX = 1 << 16,       // 2 MiB of ids and their table; a busy node has some 20,000
+	ACKNOWLEDGED_MAX = 1 << 16, // 2 MiB of ids and their table; a busy node has some 20,000
 	ORDINARY_MESSAGE_BYTES = 4 << 20, // gRPC's default limit of a message
 	REFUSED_LOG_S = 60,               // between lines about refused samples
 };
@@ -186,7 +186,7 @@ static bool is_too_large(const struct cairn_client *cairn, const struct error *e
 }
 
 static enum ship_outcome read_failure(struct cairn_client *cairn, struct delivery *delivery,
-				 enum rpc_status status, const struct error *err)
+				      enum rpc_status status, const struct error *err)
 {
 	switch (status) {
 	case RPC_INVALID_ARGUMENT:
@@ -237,9 +237,8 @@ static enum ship_outcome cairn_try_once(void *context, struct delivery *delivery
 		return SHIP_REFUSED;
 	ret_try->status = rpc_client_call(cairn->client, SENDER_EXPORT_METHOD, &cairn->message,
 					  ret_try->deadline_ms, &response, err);
-	return ret_try->status == RPC_OK
-		       ? read_response(cairn, delivery, &response, ret_try, err)
-		       : read_failure(cairn, delivery, ret_try->status, err);
+	return ret_try->status == RPC_OK ? read_response(cairn, delivery, &response, ret_try, err)
+					 : read_failure(cairn, delivery, ret_try->status, err);
 }
 
 static void cairn_end(void *context)

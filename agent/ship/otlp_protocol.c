@@ -17,7 +17,7 @@
 
 enum {
 	REQUEST_BYTES_MAX = 3 << 20, // with a sample's more
-	REJECTED_LOG_S = 60, // between lines about rejected profiles
+	REJECTED_LOG_S = 60,         // between lines about rejected profiles
 };
 
 struct otlp_client {
@@ -65,8 +65,7 @@ static void note_answer(struct otlp_client *otlp, const struct otlp_answer *answ
 		otlp->rejected += (uint64_t)answer->rejected_profiles;
 	if (answer->rejected_profiles <= 0 && !*answer->message)
 		return;
-	if (otlp->logged_ns &&
-	    ns_between(otlp->logged_ns, now_ns) < REJECTED_LOG_S * NS_PER_SECOND)
+	if (otlp->logged_ns && ns_between(otlp->logged_ns, now_ns) < REJECTED_LOG_S * NS_PER_SECOND)
 		return;
 	otlp->logged_ns = now_ns;
 	log_warn("sender: the OTLP endpoint rejected %lld profiles: %s",

@@ -24,10 +24,12 @@ TEST(reads_a_header_a_line)
 	_cleanup_(header_list_deinit) struct header_list list = { 0 };
 	struct error err = { 0 };
 
-	EXPECT_EQ(0,
-		  read_text("# of the tenant\n\nX-Scope-OrgID: shop\r\n authorization :Basic YTpi= \n",
-			    &list, &err),
-		  err.text);
+	EXPECT_EQ(
+		0,
+		read_text(
+			"# of the tenant\n\nX-Scope-OrgID: shop\r\n authorization :Basic YTpi= \n",
+			&list, &err),
+		err.text);
 	EXPECT_EQ(2, list.count, "headers");
 	EXPECT_STR("x-scope-orgid", list.headers[0].name, "name");
 	EXPECT_STR("shop", list.headers[0].value, "value");

@@ -16,7 +16,9 @@ enum { ALL = 1 << 20 };
 static uint32_t add_frame(struct profile *profile, enum frame_kind kind, const char *module,
 			  const char *name, const char *file)
 {
-	struct location location = { .id = id128_of(name, strlen(name)), .kind = kind, .offset = 64 };
+	struct location location = { .id = id128_of(name, strlen(name)),
+				     .kind = kind,
+				     .offset = 64 };
 	struct line line = { .number = file ? 12 : 0 };
 	uint32_t at = 0;
 
@@ -30,11 +32,11 @@ static uint32_t add_frame(struct profile *profile, enum frame_kind kind, const c
 static uint32_t add_process(struct profile *profile, const char *type, const char *thread)
 {
 	static const char *const pairs[][2] = {
-		{ LABEL_SERVICE, "llm" },        { LABEL_PROCESS, "python3" },
-		{ LABEL_NODE, "a17" },           { LABEL_NAMESPACE, "ml" },
-		{ LABEL_POD, "llm-0" },          { LABEL_CONTAINER, "server" },
-		{ LABEL_CONTAINER_ID, "f00d" },  { LABEL_WORKLOAD, "llm" },
-		{ LABEL_VERSION, "1.2" },        { LABEL_WORKLOAD_KIND, "statefulset" },
+		{ LABEL_SERVICE, "llm" },       { LABEL_PROCESS, "python3" },
+		{ LABEL_NODE, "a17" },          { LABEL_NAMESPACE, "ml" },
+		{ LABEL_POD, "llm-0" },         { LABEL_CONTAINER, "server" },
+		{ LABEL_CONTAINER_ID, "f00d" }, { LABEL_WORKLOAD, "llm" },
+		{ LABEL_VERSION, "1.2" },       { LABEL_WORKLOAD_KIND, "statefulset" },
 		{ LABEL_WAIT, "lock" },
 	};
 	_cleanup_(labels_deinit) struct labels labels = { 0 };
@@ -191,11 +193,11 @@ TEST(a_process_is_a_resource)
 	const struct {
 		const char *name, *value;
 	} expected[] = {
-		{ LABEL_SERVICE, "llm" },     { LABEL_PROCESS, "python3" },
-		{ LABEL_NODE, "a17" },        { LABEL_NAMESPACE, "ml" },
-		{ LABEL_POD, "llm-0" },       { LABEL_CONTAINER, "server" },
+		{ LABEL_SERVICE, "llm" },       { LABEL_PROCESS, "python3" },
+		{ LABEL_NODE, "a17" },          { LABEL_NAMESPACE, "ml" },
+		{ LABEL_POD, "llm-0" },         { LABEL_CONTAINER, "server" },
 		{ LABEL_CONTAINER_ID, "f00d" }, { LABEL_WORKLOAD, "llm" },
-		{ LABEL_VERSION, "1.2" },     { LABEL_WORKLOAD_KIND, "statefulset" },
+		{ LABEL_VERSION, "1.2" },       { LABEL_WORKLOAD_KIND, "statefulset" },
 	};
 	for EACH (row, expected)
 		EXPECT_STR(row->value, labels_get(labels, row->name), row->name);
@@ -212,9 +214,11 @@ TEST(unnamed_frames_keep_build_id_and_offset)
 
 	send(profile, ALL, &importer, &samples);
 	uint32_t at = profile_find_location(
-		importer.profile, location_id_of_offset(FRAME_KIND_NATIVE, "abcdef", strlen("unnamed")));
+		importer.profile,
+		location_id_of_offset(FRAME_KIND_NATIVE, "abcdef", strlen("unnamed")));
 	assert_int_not_equal(HASH_TABLE_NONE, at);
-	EXPECT_STR("abcdef", profile_string(importer.profile, importer.profile->locations[at].build_id),
+	EXPECT_STR("abcdef",
+		   profile_string(importer.profile, importer.profile->locations[at].build_id),
 		   "build id");
 	importer_deinit(&importer);
 }

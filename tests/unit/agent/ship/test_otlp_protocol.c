@@ -62,10 +62,9 @@ static enum rpc_status take_request(void *context, const struct rpc_request *req
 
 static void endpoint_start(struct endpoint_double *endpoint)
 {
-	const struct rpc_method method = { .name = OTLP_METHOD,
-					   .handle = take_request,
-					   .context = endpoint,
-					   .work_per_byte = 1 };
+	const struct rpc_method method = {
+		.name = OTLP_METHOD, .handle = take_request, .context = endpoint, .work_per_byte = 1
+	};
 	const struct rpc_server_options options = { .address = "127.0.0.1:0",
 						    .message_bytes_max = 4 << 20, // gRPC's default
 						    .threads = 1,
