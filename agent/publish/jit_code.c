@@ -19,8 +19,10 @@ enum {
 	// A generator reserves so much for each function and uses a few KiB of it (oneDNN's
 	// src/cpu/x64/jit_generator.hpp, MAX_CODE_SIZE).
 	SLOT_BYTES = 256 << 10,
-	PADDING_BYTES = 16,        // at least, before a function inside a mapping
-	CODE_BYTES_MIN = 16 << 10, // first read; then four times as much, up to a slot
+	PADDING_BYTES = 16, // at least, before a function that begins a page inside a mapping
+	ALIGN_BYTES = 16,   // of functions that follow each other, as LLVM's
+	FOLLOWING_BYTES = 64 << 10, // so much is analyzed per try: some milliseconds
+	CODE_BYTES_MIN = 16 << 10,  // first read; then four times as much, up to a slot
 	HEAD_BYTES = 16,
 	ROW_BYTES_MIN = 4, // shorter rows are part of a prologue, which samples hardly ever hit
 	FUNCTION_RANGES_MAX = 64,
@@ -173,7 +175,7 @@ static void add_row(void *context, uint64_t offset, const struct unwind_rule *ru
 	analysis->rule = *rule;
 }
 
-// Returns false if the analysis does not reach the pc.
+// Returns false if there is no function that can be described. The pc may be in another one.
 static bool analyze(const uint8_t *bytes, size_t size, uint64_t start, uint64_t pc,
 		    struct analysis *analysis)
 {
@@ -187,7 +189,7 @@ static bool analyze(const uint8_t *bytes, size_t size, uint64_t start, uint64_t 
 	code_analysis_each(flow, add_row, analysis);
 	close_row(analysis, size);
 	code_analysis_close(flow);
-	return analysis->reached && !analysis->too_many;
+	return analysis->end && !analysis->too_many;
 }
 
 static bool is_padding(const uint8_t *bytes, size_t size)
@@ -213,27 +215,81 @@ static size_t read_code(pid_t pid, uint64_t start, uint64_t limit, uint8_t *byte
 	}
 }
 
-static bool analyze_at(struct jit_code *code, pid_t pid, uint64_t start, uint64_t limit,
-		       uint64_t pc)
+static bool add_function(struct jit_code *code, const uint8_t *bytes,
+			 const struct analysis *analysis)
 {
-	_cleanup_free_ uint8_t *bytes = malloc(SLOT_BYTES);
-	_cleanup_free_ struct analysis *analysis = malloc(sizeof(*analysis));
-	struct jit_function function = { .start = start };
-	size_t size = bytes && analysis ? read_code(pid, start, limit, bytes) : 0;
+	struct jit_function function = {
+		.start = analysis->start,
+		.limit = analysis->start + analysis->end,
+		.hash = hash64_of(bytes, analysis->end),
+		.range_count = analysis->count,
+	};
 
-	if (!size || is_padding(bytes, HEAD_BYTES) || !analyze(bytes, size, start, pc, analysis) ||
-	    code->count == JIT_FUNCTIONS_MAX ||
+	if (code->count == JIT_FUNCTIONS_MAX ||
 	    code->range_count + analysis->count > JIT_RANGES_MAX)
 		return false;
-	function.limit = start + analysis->end;
-	function.hash = hash64_of(bytes, analysis->end);
-	function.range_count = analysis->count;
 	function.ranges = malloc((analysis->count + 1) * sizeof(*function.ranges));
 	if (!function.ranges)
 		return false;
 	memcpy(function.ranges, analysis->ranges, analysis->count * sizeof(*function.ranges));
 	put(code, &function);
 	return true;
+}
+
+// The bytes of a no-operation of any length, as compilers align with; 0: another instruction.
+static size_t nop_size(const uint8_t *bytes, size_t size)
+{
+	size_t at = 0;
+
+	if (size && (bytes[0] == 0xcc || bytes[0] == 0))
+		return 1;
+	while (at < size && (bytes[at] == 0x66 || bytes[at] == 0x2e))
+		at++;
+	if (at < size && bytes[at] == 0x90)
+		return at + 1;
+	if (size - at < 3 || bytes[at] != 0x0f || bytes[at + 1] != 0x1f)
+		return 0;
+
+	// nopl with an address: ModRM, maybe SIB, maybe a displacement.
+	uint8_t mode = bytes[at + 2] >> 6;
+
+	at += 3 + ((bytes[at + 2] & 7) == 4) + (mode == 1 ? 1 : mode == 2 ? 4 : 0);
+	return at <= size ? at : 0;
+}
+
+// Where the function after one that ends at @end begins; @size: none follows that can be told from what is between.
+static size_t next_function(const uint8_t *bytes, size_t size, size_t end)
+{
+	size_t nop = 1;
+
+	while (end < size && nop) {
+		nop = nop_size(bytes + end, size - end);
+		end += nop;
+	}
+	return end % ALIGN_BYTES ? size : end;
+}
+
+// Analyzes the function at @start and those that follow it, up to the one with @pc. False: it is in none of them.
+static bool analyze_at(struct jit_code *code, pid_t pid, uint64_t start, uint64_t limit,
+		       uint64_t pc)
+{
+	_cleanup_free_ uint8_t *bytes = malloc(SLOT_BYTES);
+	_cleanup_free_ struct analysis *analysis = malloc(sizeof(*analysis));
+	size_t size = bytes && analysis ? read_code(pid, start, limit, bytes) : 0;
+	size_t at = 0;
+
+	while (at < size && at < FOLLOWING_BYTES && start + at <= pc) {
+		if ((!at && is_padding(bytes, HEAD_BYTES)) ||
+		    !analyze(bytes + at, size - at, start + at, pc, analysis))
+			return false;
+		if ((analysis->reached || !is_known(code, start + at)) &&
+		    !add_function(code, bytes + at, analysis))
+			return false;
+		if (analysis->reached)
+			return true;
+		at = next_function(bytes, size, at + analysis->end);
+	}
+	return false;
 }
 
 // Pages where a function may begin: the mapping's first, and those after padding.
@@ -357,8 +413,8 @@ bool jit_code_scan(struct jit_code *code, pid_t pid, const struct mapping_list *
 
 // ---- for the unwinder -----------------------------------------------------------------------
 
-static int add_function(const struct jit_function *function, uint64_t limit,
-			struct mapping_pages *pages)
+static int add_ranges(const struct jit_function *function, uint64_t limit,
+		      struct mapping_pages *pages)
 {
 	int rc = 0;
 
@@ -388,7 +444,7 @@ int jit_code_add(const struct jit_code *code, const struct mapping *mapping,
 				continue;
 			rc = mapping_pages_add_rule(pages, at, function->start, 0);
 			if (!rc)
-				rc = add_function(function, mapping->limit, pages);
+				rc = add_ranges(function, mapping->limit, pages);
 			at = function->limit;
 		}
 	if (!rc && at > mapping->start)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JIT functions of one process that keep no frame pointer, such as oneDNN's kernels in PyTorch. When a stack ends
+// JIT functions of one process that keep no frame pointer, such as oneDNN's kernels in PyTorch and what Numba compiles. When a stack ends
 // in one, its instructions are read from the process's memory and analyzed. x86-64 only. One thread.
 #pragma once
 

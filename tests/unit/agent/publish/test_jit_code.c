@@ -112,6 +112,59 @@ TEST(a_sampled_function_alone_gets_rules)
 	jit_code_free(code);
 }
 
+/* As LLVM's: each begins at a multiple of 16 bytes, behind a no-operation. */
+static uint32_t write_following(uint32_t offset, const uint8_t *nop, size_t nop_size)
+{
+	uint8_t *to = memory + offset;
+
+	memcpy(to, prologue, sizeof(prologue));
+	memset(to + sizeof(prologue), 0x90, FUNCTION_BYTES);
+	memcpy(to + sizeof(prologue) + FUNCTION_BYTES, epilogue, sizeof(epilogue));
+	offset += sizeof(prologue) + FUNCTION_BYTES + sizeof(epilogue);
+	memcpy(memory + offset, nop, nop_size);
+	return offset + (uint32_t)nop_size;
+}
+
+TEST(functions_follow_each_other)
+{
+	// A function has 95 bytes: 17 more make seven times 16.
+	static const uint8_t nops[][17] = {
+		// nopw 0(%rax, %rax), nopl 0(%rax, %rax)
+		{ 0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0 },
+		// nopw %cs:0(%rax, %rax), nopl 0(%rax), nopl (%rax)
+		{ 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0, 0x0f, 0x1f, 0 },
+		{ [0 ... 16] = 0xcc },
+		// nopl 0(%rax), twice, xchg %ax, %ax, nop
+		{ 0x0f, 0x1f, 0x80, 0, 0, 0, 0, 0x0f, 0x1f, 0x80, 0, 0, 0, 0, 0x66, 0x90, 0x90 },
+		{ 0 },
+	};
+	struct jit_code *code = jit_code_new();
+	uint32_t starts[sizeof(nops) / sizeof(nops[0])], at = 0;
+
+	for (uint32_t i = 0; i < sizeof(nops) / sizeof(nops[0]); i++) {
+		starts[i] = at;
+		at = write_following(at, nops[i], sizeof(nops[i]));
+	}
+	assert_true(analyze(code, function_at(0) + starts[3]));
+	EXPECT_EQ(4, jit_code_count(code), "up to the sampled one");
+	for (uint32_t i = 0; i < 4; i++)
+		EXPECT_EQ(FUNCTION_RULE, rule_at(code, function_at(0) + starts[i]), "each");
+	assert_true(analyze(code, function_at(0) + starts[4]));
+	EXPECT_EQ(5, jit_code_count(code), "and the next");
+	jit_code_free(code);
+}
+
+TEST(what_follows_at_any_address_may_be_no_function)
+{
+	struct jit_code *code = jit_code_new();
+	uint32_t second = write_following(0, (const uint8_t[]){ 0x66, 0x90 }, 2);
+
+	write_following(second, NULL, 0);
+	assert_false(analyze(code, function_at(0) + second));
+	EXPECT_EQ(0, rule_at(code, function_at(0) + second), "by frame pointer");
+	jit_code_free(code);
+}
+
 TEST(finds_similar_functions_before_they_are_sampled)
 {
 	struct jit_code *code = jit_code_new();
@@ -198,6 +251,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_sampled_function_alone_gets_rules, map_code,
 						unmap_code),
+		cmocka_unit_test_setup_teardown(functions_follow_each_other, map_code, unmap_code),
+		cmocka_unit_test_setup_teardown(what_follows_at_any_address_may_be_no_function,
+						map_code, unmap_code),
 		cmocka_unit_test_setup_teardown(finds_similar_functions_before_they_are_sampled,
 						map_code, unmap_code),
 		cmocka_unit_test_setup_teardown(bounds_a_scan_of_a_large_mapping, map_code,
