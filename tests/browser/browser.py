@@ -111,14 +111,25 @@ class Page:
         self.session = browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         for domain in ["Page", "Runtime", "Log", "Network"]:
             self.call(f"{domain}.enable")
-        self.resize(width, height, scale)
-        self.set_dark(dark)
+        self.set_look(width, height, scale, dark)
 
     def call(self, method, params=None):
         return self.browser.call(method, params, self.session)
 
     def close(self):
         self.browser.call("Target.closeTarget", {"targetId": self.target})
+
+    def set_look(self, width=1440, height=900, scale=1, dark=False):
+        self.call("Page.bringToFront")  # a hidden tab draws nothing
+        self.resize(width, height, scale)
+        self.set_dark(dark)
+
+    def leave(self, url):
+        """End what the document does, and forget where the pointer is. @url: of an empty document of the same site, as the
+        renderer process changes with the site."""
+        self.hover(0, 0)
+        self.call("Page.navigate", {"url": url})
+        self.complaints()  # its last events have arrived
 
     def resize(self, width, height, scale=1, mobile=False):
         self.call("Emulation.setDeviceMetricsOverride",
@@ -150,7 +161,7 @@ class Page:
         raise AssertionError(f"still false after {wait_s} s: {what or expression}")
 
     def open(self, url):
-        self.call("Page.navigate", {"url": "about:blank"})
+        self.evaluate("window.cairn = null")  # of the document before
         self.call("Page.navigate", {"url": url})
         self.settle()
 

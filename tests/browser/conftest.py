@@ -15,7 +15,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(REPOSITORY / "tests" / "e2e"))
 import fleet  # noqa: E402  real collectors, agents and workloads
 
-WORKLOAD_SECONDS = 10
+WORKLOAD_SECONDS = 5
 ARTEFACTS = REPOSITORY / "build" / "artefacts"
 
 
@@ -31,7 +31,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def shared_fake():
-    with FakeCollector(Data(16000)) as running:
+    with FakeCollector(Data(5000)) as running:
         yield running
 
 
@@ -44,21 +44,28 @@ def fake(shared_fake):
     return shared_fake
 
 
+@pytest.fixture(scope="session")
+def idle_pages(browser):  # pylint: disable=unused-argument
+    """Tabs of tests that are over: a new one costs more than another document in an old one."""
+    return []
+
+
 @pytest.fixture
-def open_page(browser):
-    """open_page(url, width=..., dark=...): a tab there, closed after the test. Without a path, the service page."""
+def open_page(browser, idle_pages, shared_fake):
+    """open_page(url, width=..., dark=...): a tab there, until the test ends. Without a path, the service page."""
     pages = []
 
     def open_at(url, **look):
-        page = browser.page(**look)
-        pages.append(page)
-        page.open(url if urllib.parse.urlsplit(url).path else url + "/?page=service")
-        return page
+        pages.append(idle_pages.pop() if idle_pages else browser.page())
+        pages[-1].set_look(**look)
+        pages[-1].open(url if urllib.parse.urlsplit(url).path else url + "/?page=service")
+        return pages[-1]
 
     yield open_at
     for page in pages:
-        page.close()
+        page.leave(shared_fake.url + "/empty")
     browser.events.clear()
+    idle_pages += pages
 
 
 def missing_for_real():

@@ -833,12 +833,17 @@ class Handler(BaseHTTPRequestHandler):
         self.send(200, json.dumps(answer).encode(), "application/json")
 
     def answer_file(self, path):
+        if path == "/empty":
+            self.send(200, b'<!DOCTYPE html><link rel="icon" href="/icon.svg">', CONTENT_TYPES[".html"])
+            return
         name = "index.html" if path == "/" else path.lstrip("/")
         file = next((folder / name for folder in (WEB, contract.WEB) if (folder / name).is_file()), WEB / name)
         if file.parent not in (WEB, contract.WEB) or not file.is_file():
             self.send(404, b"not found\n", "text/plain")
             return
-        self.send(200, file.read_bytes(), CONTENT_TYPES.get(file.suffix, "application/octet-stream"))
+        # For as long as a Chromium of the tests lives: dozens of modules for each page that is opened.
+        self.send(200, file.read_bytes(), CONTENT_TYPES.get(file.suffix, "application/octet-stream"),
+                  {"Cache-Control": "max-age=600"})
 
     def send(self, status, body, content_type, headers=None):
         if "gzip" in self.headers.get("Accept-Encoding", "") and len(body) > 1000:
