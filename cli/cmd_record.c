@@ -22,17 +22,15 @@
 #include "cli/command.h"
 #include "cli/held_command.h"
 #include "cli/line_launcher.h"
-#include "cli/output_file.h"
-#include "cli/output_format.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
 #include "cli/profiler_ready.h"
 #include "cli/profiler_wait.h"
 #include "cli/progress.h"
-#include "cli/recorded_type.h"
+#include "cli/recorded_types.h"
+#include "cli/recording_files.h"
 #include "cli/target_process.h"
 #include "proto/export.h"
-#include "proto/pprof.h"
 
 #define DRAIN_INTERVAL_NS    (2 * NS_PER_SECOND)
 #define PROGRESS_INTERVAL_NS (250 * NS_PER_MS)
@@ -46,44 +44,44 @@
 enum {
 	TIMELINE_SAMPLES_MAX = 4 << 20, // 128 MiB; 16 CPUs at 99 Hz fill it in 40 minutes
 	NOTES_BYTES = 4096,
+	AMOUNTS_BYTES = 512,
 };
 
 struct record_options {
 	char *duration;
 	char *output, *format_text;
 	char *type_text;
-	const struct recorded_type *type;
+	struct recorded_types types;
 	bool idle;
+	bool native_only;
 	uint64_t pid;
 	uint64_t frequency_hz;
 	struct labels labels;
 	uint64_t duration_ns; // 0: until Ctrl-C or the end of what is recorded
-	enum export_format format;
+	struct recording_files files;
 	char **command; // ended by NULL; NULL: none
 	bool lines;
 };
 
 struct recording {
-	const struct record_options *options;
+	struct record_options *options;
 	struct event_log *events;
 	struct confined_launcher *launcher; // of --lines
 	struct profiler *profiler;
 	struct profile *merged;
 	struct held_command command;
-	struct output_file file;
 	int pidfd; // of the process given by -p; -1: none
 	int signal_fd;
 	bool is_interrupted; // by a signal
 	bool has_exited;     // the process of -p
 	bool is_full;        // no more samples with time
-	bool is_old_kept;    // nothing was recorded, and there was a file of this name
 	int interrupted_by;  // the signal that came before recording began; 0: none
 	uint64_t opened_ns;
 	uint64_t started_ns;
 	uint64_t stopped_ns;
 	uint64_t samples;
 	uint64_t dropped;
-	int64_t idle_excluded; // idle waits, in the type's unit
+	int64_t idle_excluded; // idle waits
 };
 
 static const char notes_format[] =
@@ -94,12 +92,17 @@ static const char notes_format[] =
 	"Ctrl-C; FILE is written in each case. Only if nothing was recorded, an existing FILE\n"
 	"is left as it was, and the exit status is 1. A COMMAND that still runs after -d is\n"
 	"terminated. With a COMMAND, the exit status is its own, or 128 + N if signal N\n"
-	"killed it. TYPE is " RECORDED_TYPE_WORDS ".\n"
+	"killed it. TYPES are " RECORDED_TYPE_WORDS ".\n"
+	"Of several, separated by commas, a pprof file has a sample type each (go tool pprof "
+	"-sample_index=blocked);\n"
+	"for other formats FILE is a folder, as flames/, and --format says what is in it.\n"
 	"Off-CPU time excludes idle workers and event loops; how much is printed. \"lost\" counts\n"
 	"samples that the kernel programs dropped: use a lower -F, or -p.\n"
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
 	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"
+	"  cairn record -d 30 -p 1234 --type cpu,off-cpu,memory -o service.pb.gz\n"
+	"  cairn record -d 30 -p 1234 --type cpu,off-cpu --format svg -o flames/\n"
 	"  cairn record -d 10 -p 1234 --type wall -o service.trace.json\n"
 	"  cairn record -d 30 -p 1234 --type off-cpu -o off-cpu.svg\n"
 	"  cairn record -d 30 -p 1234 --type off-wake -o wakers.svg\n"
@@ -117,10 +120,12 @@ static int parse(int argc, char **argv, struct record_options *options,
 		  "format of FILE" },
 		{ "pid", 'p', CONFIG_UINT, &options->pid, NULL, 1, PID_MAX, "PID",
 		  "record only this process and children that it starts later" },
-		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
-		  "profile type to record" },
+		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPES",
+		  "profile types to record, separated by commas" },
 		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
 		  "include idle off-CPU time" },
+		{ "native-only", 0, CONFIG_BOOL, &options->native_only, NULL, 0, 0, NULL,
+		  "leave Python's frames out: the interpreter's own native ones stay" },
 		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
 		  "samples per second and CPU" },
 		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
@@ -164,17 +169,17 @@ static int check(struct record_options *options, struct error *err)
 				 "-o FILE is missing; its suffix selects the format: %s", suffixes);
 	if (options->pid && options->command)
 		return error_set(err, -EINVAL, "-p PID and COMMAND cannot be combined");
-	rc = output_file_check_name(options->output, err);
+	rc = options->duration ? interval_parse("-d", options->duration, DURATION_NS_MIN,
+						&options->duration_ns, err)
+			       : 0;
 	if (!rc)
-		rc = output_format_find(options->output, options->format_text, &options->format,
-					err);
-	if (!rc && options->duration)
-		rc = interval_parse("-d", options->duration, DURATION_NS_MIN, &options->duration_ns,
-				    err);
+		rc = recorded_types_find(options->type_text, &options->types, err);
 	if (!rc)
-		rc = recorded_type_find(options->type_text, &options->type, err);
+		rc = recording_files_plan(options->output, options->format_text, &options->types,
+					  &options->files, err);
 	return rc ? rc
-		  : recorded_type_check_scope(options->type, options->pid || options->command, err);
+		  : recorded_types_check_scope(&options->types, options->pid || options->command,
+					       err);
 }
 
 static void options_deinit(struct record_options *options)
@@ -183,6 +188,7 @@ static void options_deinit(struct record_options *options)
 	free(options->output);
 	free(options->format_text);
 	free(options->type_text);
+	recording_files_deinit(&options->files);
 	labels_deinit(&options->labels);
 }
 
@@ -203,7 +209,7 @@ static int open_signals(int *ret_fd, struct error *err)
 
 static bool keeps_time(const struct record_options *options)
 {
-	return export_format_spec(options->format)->uses_time;
+	return export_format_spec(options->files.format)->uses_time;
 }
 
 static uint64_t slot_ns_of(const struct record_options *options)
@@ -222,7 +228,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.frequency_hz = (uint32_t)options->frequency_hz,
 		.slot_ns = slot_ns_of(options),
 		.line_launcher = recording->launcher,
-		.sources = options->type->sources,
+		.sources = recorded_types_sources(&options->types),
 		.events = recording->events,
 		.ready_ns_max = options->command ? 0 : ready_ns, // it has not begun
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
@@ -248,10 +254,21 @@ static int check_interrupted(struct recording *recording, struct error *err)
 	return error_set(err, -EINTR, "interrupted before recording began");
 }
 
+static int check_measured(const struct recording *recording, struct error *err)
+{
+	const struct recorded_types *types = &recording->options->types;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < types->count; i++)
+		rc = profiler_ready_check(recording->profiler, types->at[i], recording->events,
+					  err);
+	return rc;
+}
+
 static int begin(struct recording *recording, struct error *err)
 {
-	const struct record_options *options = recording->options;
-	int rc = output_file_open(options->output, &recording->file, err);
+	struct record_options *options = recording->options;
+	int rc = recording_files_open(&options->files, err);
 
 	if (!rc && options->pid)
 		rc = target_process_open((pid_t)options->pid, &recording->pidfd, err);
@@ -264,8 +281,7 @@ static int begin(struct recording *recording, struct error *err)
 	if (!rc)
 		rc = open_profiler(recording, err);
 	if (!rc)
-		rc = recorded_type_check(options->type, recording->profiler, recording->events,
-					 err);
+		rc = check_measured(recording, err);
 	if (!rc)
 		rc = check_interrupted(recording, err);
 	if (rc)
@@ -291,8 +307,8 @@ static int drain(struct recording *recording, struct error *err)
 
 	if (rc)
 		return rc;
-	recording->idle_excluded +=
-		recorded_type_select(recording->options->type, recording->options->idle, interval);
+	recording->idle_excluded += recorded_types_select(&recording->options->types,
+							  recording->options->idle, interval);
 	if (!keeps_time(recording->options))
 		return profile_merge(recording->merged, interval, err);
 	rc = profile_merge_slots(recording->merged, interval, err);
@@ -362,45 +378,24 @@ static int run(struct recording *recording, struct error *err)
 	return rc;
 }
 
-/* CPU time is sampled with a period, which pprof files have. */
-static int export(const struct recording *recording, const char *title, struct buffer *content,
-		  struct error *err)
+static int write_files(struct recording *recording, struct error *err)
 {
-	const struct record_options *options = recording->options;
-
-	if (options->format == EXPORT_PPROF && !options->type->sources)
-		return pprof_encode_sampled(recording->merged, options->type->type,
-					    NS_PER_SECOND / options->frequency_hz, content, err);
-	return export_profile(recording->merged, options->type->type, options->format, title,
-			      content, err);
-}
-
-static int write_file(struct recording *recording, struct error *err)
-{
-	const struct record_options *options = recording->options;
-	struct buffer content = { 0 };
+	struct record_options *options = recording->options;
 	char title[96];
-	int rc;
 
 	progress_draw("writing", clock_monotonic_ns() - recording->started_ns, 0, options->output);
 	snprintf(title, sizeof(title), "%s",
-		 options->command ? options->command[0] : recorded_type_spec(options->type)->title);
+		 options->command ? options->command[0]
+				  : recorded_type_spec(options->types.at[0])->title);
 	if (options->pid)
 		snprintf(title, sizeof(title), "process %llu", (unsigned long long)options->pid);
-	rc = recorded_type_finish(options->type, recording->merged);
+	int rc = recorded_types_finish(&options->types, recording->merged);
 	if (rc)
 		return error_errno(err, rc, "wall-clock time");
-	if (!recorded_type_total(options->type, recording->merged) &&
-	    output_file_replaces(&recording->file)) {
-		recording->is_old_kept = true;
-		output_file_discard(&recording->file);
-		return 0;
-	}
-	rc = export(recording, title, &content, err);
-	if (!rc)
-		rc = output_file_finish(&recording->file, &content, err);
-	buffer_deinit(&content);
-	return rc;
+	if (options->native_only)
+		profile_drop_frames(recording->merged, FRAME_KIND_PYTHON);
+	return recording_files_write(&options->files, recording->merged, title,
+				     options->frequency_hz, err);
 }
 
 static void report_command_end(const struct recording *recording)
@@ -431,26 +426,55 @@ static void describe_scope(const struct recording *recording, char *text, size_t
 }
 
 /* CPU time is sampled; of the other types the figure that counts is their sum. */
-static void describe_amount(const struct recording *recording, char *text, size_t size)
+static void describe_amount(const struct recording *recording, const struct recorded_type *type,
+			    char *text, size_t size)
 {
-	const struct recorded_type *type = recording->options->type;
 	const struct profile *merged = recording->merged;
 	double total = (double)recorded_type_total(type, merged);
+	uint32_t stacks = 0;
 
+	recorded_type_stacks(type, merged, &stacks); // out of memory: 0
 	if (!type->sources)
 		snprintf(text, size, "%llu samples", (unsigned long long)recording->samples);
 	else if (type->sources & SOURCE_MEMORY)
-		snprintf(text, size, "%.1f MiB in %u stacks", total / (1 << 20),
-			 merged->stack_count);
+		snprintf(text, size, "%.1f MiB in %u stacks", total / (1 << 20), stacks);
 	else
-		snprintf(text, size, "%.3f s in %u stacks", total / NS_PER_SECOND,
-			 merged->stack_count);
+		snprintf(text, size, "%.3f s in %u stacks", total / NS_PER_SECOND, stacks);
+}
+
+/* "75 samples", of several types "75 samples, off-cpu 3.120 s in 12 stacks". */
+static void describe_amounts(const struct recording *recording, const struct recorded_types *types,
+			     char *text, size_t size)
+{
+	size_t used = 0;
+
+	*text = '\0';
+	for (uint32_t i = 0; i < types->count && used < size; i++) {
+		const struct recorded_type *type = types->at[i];
+		char amount[64];
+
+		describe_amount(recording, type, amount, sizeof(amount));
+		used += (size_t)snprintf(
+			text + used, size - used, "%s%s%s%s", i ? ", " : "",
+			types->count > 1 && type->sources ? recorded_type_spec(type)->word : "",
+			types->count > 1 && type->sources ? " " : "", amount);
+	}
+}
+
+static void report_empty(const struct recording *recording, const struct recording_file *file)
+{
+	if (!recorded_types_are_empty(&file->types, recording->merged))
+		return;
+	fprintf(stderr, "cairn record: %s\n",
+		recorded_type_zero_hint(file->types.at[0], recording->idle_excluded != 0));
+	if (file->is_old_kept)
+		fprintf(stderr, "cairn record: nothing recorded; %s left as it was\n", file->path);
 }
 
 static void report_recording(const struct recording *recording)
 {
 	const struct record_options *options = recording->options;
-	char amount[64], scope[96];
+	char amounts[AMOUNTS_BYTES], scope[96];
 
 	if (options->command)
 		report_command_end(recording);
@@ -458,19 +482,17 @@ static void report_recording(const struct recording *recording)
 		target_process_print_exit((pid_t)options->pid,
 					  ns_between(recording->started_ns, recording->stopped_ns),
 					  "cairn record");
-	describe_amount(recording, amount, sizeof(amount));
 	describe_scope(recording, scope, sizeof(scope));
-	if (!recording->is_old_kept)
-		fprintf(stderr, "wrote %s: ", options->output);
-	fprintf(stderr, "%s of %s, %llu lost\n", amount, scope,
-		(unsigned long long)recording->dropped);
-	if (recorded_type_total(options->type, recording->merged))
-		return;
-	fprintf(stderr, "cairn record: %s\n",
-		recorded_type_zero_hint(options->type, recording->idle_excluded != 0));
-	if (recording->is_old_kept)
-		fprintf(stderr, "cairn record: nothing recorded; %s left as it was\n",
-			options->output);
+	for (uint32_t i = 0; i < options->files.count; i++) {
+		const struct recording_file *file = &options->files.at[i];
+
+		describe_amounts(recording, &file->types, amounts, sizeof(amounts));
+		if (!file->is_old_kept)
+			fprintf(stderr, "wrote %s: ", file->path);
+		fprintf(stderr, "%s of %s, %llu lost\n", amounts, scope,
+			(unsigned long long)recording->dropped);
+		report_empty(recording, file);
+	}
 }
 
 /* A shell's: the command's own, or that of the signal which killed it. */
@@ -484,7 +506,8 @@ static int exit_code_of(const struct recording *recording)
 		code = WIFSIGNALED(command->wait_status)
 			       ? EXIT_SIGNALED + WTERMSIG(command->wait_status)
 			       : WEXITSTATUS(command->wait_status);
-	return code == EXIT_OK && recording->is_old_kept ? EXIT_FAILED : code;
+	return code == EXIT_OK && recording_files_are_old(&recording->options->files) ? EXIT_FAILED
+										      : code;
 }
 
 static void report_idle(const struct recording *recording)
@@ -514,7 +537,7 @@ static int record(struct recording *recording, struct error *err)
 	if (!rc)
 		rc = run(recording, err);
 	if (!rc)
-		rc = write_file(recording, err);
+		rc = write_files(recording, err);
 	held_command_wait(&recording->command, recording->is_interrupted ? INTERRUPTED_WAIT_MS : 0);
 	progress_clear();
 	profiler_events_print(recording->events, "cairn record");
@@ -533,7 +556,6 @@ static void recording_deinit(struct recording *recording)
 	confined_launcher_free(recording->launcher);
 	event_log_free(recording->events);
 	profile_free(recording->merged);
-	output_file_discard(&recording->file);
 	cleanup_closep(&recording->pidfd);
 	cleanup_closep(&recording->signal_fd);
 }

@@ -27,7 +27,7 @@
 #include "cli/profiler_events.h"
 #include "cli/profiler_ready.h"
 #include "cli/profiler_wait.h"
-#include "cli/recorded_type.h"
+#include "cli/recorded_types.h"
 #include "cli/target_process.h"
 #include "cli/top_keys.h"
 #include "cli/top_tables.h"
@@ -242,7 +242,7 @@ static int begin(struct top *top, struct error *err)
 	if (!rc)
 		rc = profiler_open(&options, &top->profiler, err);
 	if (!rc)
-		rc = recorded_type_check(top->options->type, top->profiler, top->events, err);
+		rc = profiler_ready_check(top->profiler, top->options->type, top->events, err);
 	if (!rc)
 		profiler_ready_print(top->profiler, ns_between(opened_ns, clock_monotonic_ns()),
 				     "cairn top");
@@ -379,7 +379,8 @@ static int refresh_table(struct top *top, struct error *err)
 	profile_free(top->interval);
 	top->interval = take(interval);
 	top->idle_excluded =
-		recorded_type_select(top->options->type, top->options->idle, top->interval);
+		recorded_types_select(&(struct recorded_types){ { top->options->type }, 1 },
+				      top->options->idle, top->interval);
 	rc = recorded_type_finish(top->options->type, top->interval);
 	if (rc)
 		return error_errno(err, rc, "wall-clock time");

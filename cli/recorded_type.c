@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/sources/source.h"
@@ -10,7 +11,6 @@
 #include "base/contract/label_names.h"
 #include "base/contract/wait_classes.h"
 #include "base/contract/profile_type.h"
-#include "cli/profiler_events.h"
 #include "base/profile/wall_stacks.h"
 
 static const struct recorded_type types[] = {
@@ -58,20 +58,6 @@ int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, 
 		recorded_type_spec(type)->title);
 }
 
-int recorded_type_check(const struct recorded_type *type, const struct profiler *profiler,
-			struct event_log *events, struct error *err)
-{
-	char reason[ERROR_TEXT_BYTES] = "this kernel cannot";
-	struct profiler_stats stats;
-
-	profiler_read_stats(profiler, &stats);
-	if ((stats.sources & type->sources) == type->sources)
-		return 0;
-	profiler_events_take_last(events, reason, sizeof(reason)); // the sources are opened last
-	return error_set(err, -EOPNOTSUPP, "--type: %s cannot be measured: %.200s",
-			 recorded_type_spec(type)->word, reason);
-}
-
 static bool is_of_type(void *context, const struct profile *profile, const struct series *series)
 {
 	const struct recorded_type *type = context;
@@ -79,31 +65,19 @@ static bool is_of_type(void *context, const struct profile *profile, const struc
 	return strcmp(profile_string(profile, series->type), type->type) == 0;
 }
 
-static bool is_selected(void *context, const struct profile *profile, const struct series *series)
+bool recorded_type_needs(const struct recorded_type *type, const struct profile *profile,
+			 const struct series *series)
 {
-	const struct recorded_type *type = context;
-
-	return is_of_type(context, profile, series) ||
+	return is_of_type((void *)type, profile, series) ||
 	       (strcmp(type->type, PROFILE_TYPE_WALL) == 0 &&
 		wall_stacks_need(profile_string(profile, series->type)));
 }
 
-static bool is_not_idle(void *context, const struct profile *profile, const struct series *series)
+bool recorded_type_is_idle(const struct series *series)
 {
 	const char *wait = labels_get(&series->labels, LABEL_WAIT);
 
-	(void)context;
-	(void)profile;
-	return !wait || strcmp(wait, wait_class_name(WAIT_CLASS_IDLE));
-}
-
-int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
-			     struct profile *profile)
-{
-	profile_keep_samples(profile, is_selected, (void *)type);
-	if (with_idle || !recorded_type_has_idle(type))
-		return 0;
-	return profile_keep_samples(profile, is_not_idle, NULL);
+	return wait && strcmp(wait, wait_class_name(WAIT_CLASS_IDLE)) == 0;
 }
 
 int recorded_type_finish(const struct recorded_type *type, struct profile *profile)
@@ -122,6 +96,24 @@ int64_t recorded_type_total(const struct recorded_type *type, const struct profi
 			total += profile->samples[i].value;
 	}
 	return total;
+}
+
+int recorded_type_stacks(const struct recorded_type *type, const struct profile *profile,
+			 uint32_t *ret_count)
+{
+	_cleanup_free_ bool *seen = calloc(profile->stack_count + 1ULL, sizeof(*seen));
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; seen && i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		if (!is_of_type((void *)type, profile, &profile->series[sample->series]))
+			continue;
+		count += !seen[sample->stack];
+		seen[sample->stack] = true;
+	}
+	*ret_count = count;
+	return seen ? 0 : -ENOMEM;
 }
 
 const char *recorded_type_zero_hint(const struct recorded_type *type, bool had_idle)

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/profiler.h"
 #include "base/contract/profile_types.h"
 #include "base/error.h"
 #include "base/profile/profile.h"
@@ -32,22 +31,22 @@ bool recorded_type_has_idle(const struct recorded_type *type);
 /** Off-wake time is measured for a process or service (@is_narrow) only. Returns 0 or -EINVAL. */
 int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err);
 
-/** Does @profiler measure it? Returns 0, or -EOPNOTSUPP with the reason in @err. */
-int recorded_type_check(const struct recorded_type *type, const struct profiler *profiler,
-			struct event_log *events, struct error *err);
+/** Are samples of @series its own, or does recorded_type_finish() need them? */
+bool recorded_type_needs(const struct recorded_type *type, const struct profile *profile,
+			 const struct series *series);
 
-/**
- * Remove other types from @profile, and idle off-CPU time unless @with_idle. Returns the idle time
- * removed, nanoseconds. What recorded_type_finish() needs stays.
- */
-int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
-			     struct profile *profile);
+/** Are they waits of idle workers? */
+bool recorded_type_is_idle(const struct series *series);
 
 /** Of all selected intervals, merged: leave the type's samples only. Returns 0 or -ENOMEM. */
 int recorded_type_finish(const struct recorded_type *type, struct profile *profile);
 
 /** The sum of the type's samples in @profile, in its unit. */
 int64_t recorded_type_total(const struct recorded_type *type, const struct profile *profile);
+
+/** How many stacks its samples have. Returns 0 or -ENOMEM. */
+int recorded_type_stacks(const struct recorded_type *type, const struct profile *profile,
+			 uint32_t *ret_count);
 
 /** Why a profile of the type may be empty, and what to do; @had_idle: idle time was removed. */
 const char *recorded_type_zero_hint(const struct recorded_type *type, bool had_idle);

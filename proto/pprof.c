@@ -35,10 +35,10 @@ enum {
 
 struct encoder {
 	const struct profile *profile;
-	uint64_t period; // in the type's unit; 0: unknown, and so is how many samples there were
+	const struct pprof_options *options;
 	uint32_t value_count; // of each sample
 	struct string_table strings;
-	struct sample *samples; // of the type, summed over slots
+	struct sample *samples; // of the types, summed over slots
 	uint32_t sample_count;
 
 	// By position; location_used has STACK_END_COUNT more items, for CUT_LOCATION().
@@ -108,7 +108,19 @@ static int add_string(struct encoder *encoder, const char *string, int64_t *ret_
 
 // ---- used stacks and locations --------------------------------------------------------------
 
-static int choose_samples(struct encoder *encoder, const char *type)
+/** The position of the series' type among those of the file, or their number. */
+static uint32_t type_of(const struct encoder *encoder, uint32_t series)
+{
+	const struct profile *profile = encoder->profile;
+	const char *type = profile_string(profile, profile->series[series].type);
+	uint32_t i = 0;
+
+	while (i < encoder->options->type_count && strcmp(encoder->options->types[i], type) != 0)
+		i++;
+	return i;
+}
+
+static int choose_samples(struct encoder *encoder)
 {
 	const struct profile *profile = encoder->profile;
 	struct profile joined = { 0 };
@@ -120,9 +132,8 @@ static int choose_samples(struct encoder *encoder, const char *type)
 	joined.samples = encoder->samples;
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
 		const struct sample *sample = &profile->samples[i];
-		const struct series *series = &profile->series[sample->series];
 
-		if (strcmp(profile_string(profile, series->type), type))
+		if (type_of(encoder, sample->series) == encoder->options->type_count)
 			continue;
 		encoder->samples[joined.sample_count] = *sample;
 		encoder->samples[joined.sample_count].more_slots = 0;
@@ -452,14 +463,16 @@ static void lay_out_sample(struct encoder *encoder, uint32_t at)
 	const struct sample *sample = &encoder->samples[at];
 	const struct stack *stack = &encoder->profile->stacks[sample->stack];
 	SampleMessage *message = &encoder->samples_out[at];
+	uint32_t type = type_of(encoder, sample->series);
+	uint64_t period = encoder->options->period;
 
 	perftools__profiles__sample__init(message);
 	encoder->sample_pointers[at] = message;
 	message->n_value = encoder->value_count;
 	message->value = &encoder->values[(size_t)at * encoder->value_count];
-	if (encoder->period)
-		message->value[0] = samples_of(sample->value, encoder->period);
-	message->value[encoder->value_count - 1] = sample->value;
+	if (period && type == 0)
+		message->value[0] = samples_of(sample->value, period);
+	message->value[type + (period != 0)] = sample->value;
 	message->n_location_id = stack->location_count + (end_of(stack) != STACK_END_COMPLETE);
 	message->location_id = &encoder->frames[encoder->stack_frames[sample->stack]];
 	message->n_label = encoder->profile->series[sample->series].labels.count;
@@ -488,12 +501,12 @@ static int lay_out_samples(struct encoder *encoder)
 
 // ---- the whole ------------------------------------------------------------------------------
 
-static int lay_out(struct encoder *encoder, const char *type)
+static int lay_out(struct encoder *encoder)
 {
 	int rc = string_table_init(&encoder->strings);
 
 	if (!rc)
-		rc = choose_samples(encoder, type);
+		rc = choose_samples(encoder);
 	if (!rc)
 		rc = choose_stacks(encoder);
 	if (!rc)
@@ -506,17 +519,55 @@ static int lay_out(struct encoder *encoder, const char *type)
 	return lay_out_samples(encoder);
 }
 
-static int lay_out_types(struct encoder *encoder, const struct profile_type *type,
-			 ValueTypeMessage *sample_type, ValueTypeMessage *period_type)
-{
-	int rc = add_string(encoder, type->sample_type, &sample_type->type);
+/** The sample types of a message, and where they lie. */
+struct sample_types {
+	ValueTypeMessage messages[PPROF_TYPES_MAX + 1], *pointers[PPROF_TYPES_MAX + 1];
+	ValueTypeMessage period;
+	uint32_t count;
+};
 
+static int add_sample_type(struct encoder *encoder, struct sample_types *types, const char *type,
+			   const char *unit)
+{
+	ValueTypeMessage *message = &types->messages[types->count];
+	int rc;
+
+	perftools__profiles__value_type__init(message);
+	types->pointers[types->count++] = message;
+	rc = add_string(encoder, type, &message->type);
+	return rc ? rc : add_string(encoder, unit, &message->unit);
+}
+
+/** Is there a sample type of this name? Readers select by it. */
+static bool is_taken(const struct encoder *encoder, const struct sample_types *types,
+		     const char *name)
+{
+	for (uint32_t i = 0; i < types->count; i++)
+		if (strcmp(string_table_get(&encoder->strings, (uint32_t)types->messages[i].type),
+			   name) == 0)
+			return true;
+	return false;
+}
+
+static int lay_out_types(struct encoder *encoder, const struct profile_type *parts,
+			 struct sample_types *types)
+{
+	int rc = 0;
+
+	*types = (struct sample_types){ 0 };
+	if (encoder->options->period)
+		rc = add_sample_type(encoder, types, "samples", "count");
+	for (uint32_t i = 0; !rc && i < encoder->options->type_count; i++)
+		rc = add_sample_type(encoder, types,
+				     is_taken(encoder, types, parts[i].sample_type)
+					     ? parts[i].name
+					     : parts[i].sample_type,
+				     parts[i].sample_unit);
+	perftools__profiles__value_type__init(&types->period);
 	if (!rc)
-		rc = add_string(encoder, type->sample_unit, &sample_type->unit);
+		rc = add_string(encoder, parts[0].period_type, &types->period.type);
 	if (!rc)
-		rc = add_string(encoder, type->period_type, &period_type->type);
-	if (!rc)
-		rc = add_string(encoder, type->period_unit, &period_type->unit);
+		rc = add_string(encoder, parts[0].period_unit, &types->period.unit);
 	return rc;
 }
 
@@ -560,33 +611,26 @@ static int pack(const ProfileMessage *message, struct buffer *buffer)
 	return 0;
 }
 
-static int encode(struct encoder *encoder, const char *type, const struct profile_type *parts,
-		  struct buffer *buffer)
+static int encode(struct encoder *encoder, const struct profile_type *parts, struct buffer *buffer)
 {
-	ValueTypeMessage sample_type = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
-	ValueTypeMessage period_type = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
-	ValueTypeMessage counts = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
-	ValueTypeMessage *sample_types[] = { &counts, &sample_type };
 	ProfileMessage message = PERFTOOLS__PROFILES__PROFILE__INIT;
 	const struct profile *profile = encoder->profile;
-	int rc = lay_out(encoder, type);
+	uint64_t period = encoder->options->period;
+	struct sample_types types;
+	int rc = lay_out(encoder);
 
 	if (!rc)
-		rc = lay_out_types(encoder, parts, &sample_type, &period_type);
-	if (!rc && encoder->period)
-		rc = add_string(encoder, "samples", &counts.type);
-	if (!rc && encoder->period)
-		rc = add_string(encoder, "count", &counts.unit);
+		rc = lay_out_types(encoder, parts, &types);
 	if (!rc)
 		rc = point_at_strings(encoder);
 	if (rc)
 		return rc;
 
-	message.n_sample_type = encoder->value_count;
-	message.sample_type = encoder->period ? sample_types : sample_types + 1;
-	message.period = (int64_t)encoder->period;
-	message.default_sample_type = sample_type.type;
-	message.period_type = &period_type;
+	message.n_sample_type = types.count;
+	message.sample_type = types.pointers;
+	message.period = (int64_t)period;
+	message.default_sample_type = types.messages[period != 0].type;
+	message.period_type = &types.period;
 	message.n_sample = encoder->sample_count;
 	message.sample = encoder->sample_pointers;
 	message.n_mapping = encoder->mapping_count;
@@ -602,34 +646,40 @@ static int encode(struct encoder *encoder, const char *type, const struct profil
 	return pack(&message, buffer);
 }
 
-static int encode_plain(const struct profile *profile, const char *type, uint64_t period,
+static int encode_plain(const struct profile *profile, const struct pprof_options *options,
 			struct buffer *buffer, struct error *err)
 {
 	_cleanup_(encoder_deinit) struct encoder encoder = {
 		.profile = profile,
-		.period = period,
-		.value_count = period ? 2 : 1,
+		.options = options,
+		.value_count = options->type_count + (options->period != 0),
 	};
-	struct profile_type parts;
-	int rc = profile_type_parse(type, &parts, err);
+	struct profile_type parts[PPROF_TYPES_MAX];
+	int rc = options->type_count && options->type_count <= PPROF_TYPES_MAX
+			 ? 0
+			 : error_set(err, -EINVAL, "a pprof file has 1 to %d sample types",
+				     PPROF_TYPES_MAX);
 
+	for (uint32_t i = 0; !rc && i < options->type_count; i++)
+		rc = profile_type_parse(options->types[i], &parts[i], err);
 	if (rc)
 		return rc;
-	rc = encode(&encoder, type, &parts, buffer);
+	rc = encode(&encoder, parts, buffer);
 	return rc ? error_errno(err, rc, "write a pprof file") : 0;
 }
 
 int pprof_encode_plain(const struct profile *profile, const char *type, struct buffer *buffer,
 		       struct error *err)
 {
-	return encode_plain(profile, type, 0, buffer, err);
+	return encode_plain(profile, &(struct pprof_options){ .types = &type, .type_count = 1 },
+			    buffer, err);
 }
 
-int pprof_encode_sampled(const struct profile *profile, const char *type, uint64_t period,
-			 struct buffer *buffer, struct error *err)
+int pprof_encode_types(const struct profile *profile, const struct pprof_options *options,
+		       struct buffer *buffer, struct error *err)
 {
 	_cleanup_(buffer_deinit) struct buffer plain = { 0 };
-	int rc = encode_plain(profile, type, period, &plain, err);
+	int rc = encode_plain(profile, options, &plain, err);
 
 	if (rc)
 		return rc;
@@ -640,5 +690,6 @@ int pprof_encode_sampled(const struct profile *profile, const char *type, uint64
 int pprof_encode(const struct profile *profile, const char *type, struct buffer *buffer,
 		 struct error *err)
 {
-	return pprof_encode_sampled(profile, type, 0, buffer, err);
+	return pprof_encode_types(
+		profile, &(struct pprof_options){ .types = &type, .type_count = 1 }, buffer, err);
 }

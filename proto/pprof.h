@@ -20,9 +20,17 @@ int pprof_encode(const struct profile *profile, const char *type, struct buffer 
 /** The same, not compressed: the message itself. */
 int pprof_encode_plain(const struct profile *profile, const char *type, struct buffer *buffer,
 		       struct error *err);
-/**
- * As pprof_encode(), with the period of sampling in the type's unit, and a sample type samples/count before the type's own: values
- * in periods, rounded, and at least 1.
- */
-int pprof_encode_sampled(const struct profile *profile, const char *type, uint64_t period,
-			 struct buffer *buffer, struct error *err);
+/** What a pprof file has beside the samples of one type. */
+struct pprof_options {
+	const char *const *types; // of five parts: a sample type each, the first is the default
+	uint32_t type_count;      // 1 to PPROF_TYPES_MAX
+	// Of sampling, in the unit of the first type: there is a sample type samples/count before it, with values in periods,
+	// rounded, and at least 1. 0: none.
+	uint64_t period;
+};
+
+enum { PPROF_TYPES_MAX = 8 };
+
+/** As pprof_encode(), with @options. A sample has a value of its own type, and 0 of the others. */
+int pprof_encode_types(const struct profile *profile, const struct pprof_options *options,
+		       struct buffer *buffer, struct error *err);

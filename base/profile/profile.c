@@ -362,3 +362,17 @@ int64_t profile_keep_samples(struct profile *profile,
 	profile->sample_count = kept;
 	return left_out;
 }
+
+void profile_drop_frames(struct profile *profile, enum frame_kind kind)
+{
+	for (uint32_t i = 0; i < profile->stack_count; i++) {
+		struct stack *stack = &profile->stacks[i];
+		uint32_t *locations = &profile->stack_locations[stack->first_location];
+		uint32_t kept = 0;
+
+		for (uint32_t l = 0; l < stack->location_count; l++)
+			if (profile->locations[locations[l]].kind != kind)
+				locations[kept++] = locations[l];
+		stack->location_count = kept;
+	}
+}

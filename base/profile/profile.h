@@ -159,6 +159,9 @@ int profile_add_interval(struct profile *profile, uint32_t series, uint32_t stac
 /** Sort samples by (series, slot, stack, more_slots) and join equal ones by adding their values. */
 void profile_sort_samples(struct profile *profile);
 
+/** Leave the frames of @kind out of all stacks, whose ids stay. */
+void profile_drop_frames(struct profile *profile, enum frame_kind kind);
+
 /**
  * Leave the samples out of whose series @keep says no. Series and stacks stay. Returns the sum of the
  * values left out.

@@ -225,6 +225,7 @@ def test_terminates_command_after_duration(tmp_path):
     (["-d", "-5", "-o", "out.svg"], 2, ["-d"]),
     (["-d", "1", "-o", "out.svg", "--type", "walls"], 2, ["--type", "walls", "off-cpu"]),
     (["-d", "1", "-o", "out.svg", "--type", "rss"], 2, ["--type", "rss", "off-cpu"]),
+    (["-d", "1", "-o", "out.svg", "--type", "cpu,off-cpu"], 2, ["svg files hold one profile type", "-o FOLDER/"]),
     (["-d", "1", "-o", "out.svg", "--frequency", "0"], 2, ["frequency", "0"]),
     (["-d", "1", "-o", "out.svg", "--frequency", "100000"], 2, ["frequency"]),
     (["-d", "1", "-o", "out.svg", "--label", "1x=y"], 2, ["1x"]),
@@ -278,22 +279,24 @@ def test_ctrl_c_ends_command_and_writes_file(tmp_path):
     assert total_of(read_collapsed(path), "run_rounds") > 5e8
 
 
-def record_waits(path, *flags):
-    """A command that sleeps for 1.5 s and then, as an event loop does, waits for work for 1 s."""
-    done = cairn("record", "--type", "off-cpu", "-o", path, *flags, "--", sys.executable, "-c",
+def record_waits(folder, *flags):
+    """A command that sleeps for 1.5 s and then, as an event loop does, waits for work for 1 s: its off-CPU and CPU time, a file each."""
+    done = cairn("record", "--type", "off-cpu,cpu", "-o", f"{folder}/", "--format", "collapsed", *flags, "--", sys.executable, "-c",
                  "import select, time; time.sleep(1.5); select.epoll().poll(1)")
     assert done.returncode == 0, done
-    stacks = read_collapsed(path)
+    assert sorted(os.listdir(folder)) == ["cpu.collapsed", "off-cpu.collapsed"]
+    assert re.search(r"wrote \S+/cpu\.collapsed: \d+ samples of ", done.stderr), done.stderr
+    stacks = read_collapsed(folder / "off-cpu.collapsed")
     return (done.stderr, *(sum(value for frames, value in stacks if any(word in f for f in frames))
                            for word in ("nanosleep_[k]", "epoll_wait_[k]")))
 
 
 def test_records_off_cpu_time_without_idle(tmp_path):
-    notice, slept, idle = record_waits(tmp_path / "waits.collapsed")
+    notice, slept, idle = record_waits(tmp_path / "waits")
     assert 1.49e9 < slept < 2.5e9 and idle == 0
     excluded_s = float(re.search(r"(\d+\.\d) s of idle off-CPU time excluded", notice).group(1))
     assert 0.9 <= excluded_s < 2
-    notice, slept, idle = record_waits(tmp_path / "all.collapsed", "--idle")
+    notice, slept, idle = record_waits(tmp_path / "all", "--idle")
     assert "excluded" not in notice and 1.49e9 < slept < 2.5e9 and 0.99e9 < idle < 2e9
 
 

@@ -355,9 +355,10 @@ TEST(pprof_counts_samples_by_their_period)
 		_cleanup_(buffer_deinit) struct buffer file = { 0 };
 		struct error err = { 0 };
 
-		EXPECT_EQ(0,
-			  pprof_encode_sampled(profile, PROFILE_TYPE_CPU, row->period, &file, &err),
-			  "encode");
+		const char *type = PROFILE_TYPE_CPU;
+		const struct pprof_options options = { &type, 1, row->period };
+
+		EXPECT_EQ(0, pprof_encode_types(profile, &options, &file, &err), "encode");
 		_cleanup_(buffer_deinit) struct buffer plain = inflated(&file);
 		Pprof *pprof = perftools__profiles__profile__unpack(NULL, plain.size, plain.bytes);
 		assert_non_null(pprof);
@@ -377,6 +378,40 @@ TEST(pprof_counts_samples_by_their_period)
 		}
 		perftools__profiles__profile__free_unpacked(pprof, NULL);
 	}
+	profile_free(profile);
+}
+
+TEST(pprof_holds_several_types)
+{
+	// Both off-CPU types call their sample type "blocked".
+	const char *types[] = { PROFILE_TYPE_CPU, PROFILE_TYPE_OFF_CPU, PROFILE_TYPE_OFF_WAKE };
+	const struct pprof_options options = { types, ARRAY_SIZE(types), 10 };
+	static const char *const names[] = { "samples", "cpu", "blocked", "off_wake" };
+	struct profile *profile = profile_of_two_stacks();
+	_cleanup_(buffer_deinit) struct buffer file = { 0 };
+	struct error err = { 0 };
+	int64_t sums[ARRAY_SIZE(names)] = { 0 };
+
+	profile_add_sample(profile, add_series(profile, "worker", PROFILE_TYPE_OFF_CPU), 1, 3, 7);
+	profile_add_sample(profile, add_series(profile, "worker", PROFILE_TYPE_OFF_WAKE), 1, 3, 9);
+	EXPECT_EQ(0, pprof_encode_types(profile, &options, &file, &err), "encode");
+	_cleanup_(buffer_deinit) struct buffer plain = inflated(&file);
+	Pprof *pprof = perftools__profiles__profile__unpack(NULL, plain.size, plain.bytes);
+	assert_non_null(pprof);
+	assert_int_equal(ARRAY_SIZE(names), pprof->n_sample_type);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		EXPECT_STR(names[i], string_of(pprof, pprof->sample_type[i]->type), "sample type");
+	for (size_t i = 0; i < pprof->n_sample; i++) {
+		assert_int_equal(ARRAY_SIZE(names), pprof->sample[i]->n_value);
+		for (size_t v = 0; v < ARRAY_SIZE(names); v++)
+			sums[v] += pprof->sample[i]->value[v];
+	}
+	EXPECT_STR("cpu", string_of(pprof, pprof->default_sample_type), "default");
+	EXPECT_EQ(12 + 1 + 400, sums[0], "samples of CPU time only");
+	EXPECT_EQ(4123, sums[1], "cpu");
+	EXPECT_EQ(7, sums[2], "blocked");
+	EXPECT_EQ(9, sums[3], "off-wake");
+	perftools__profiles__profile__free_unpacked(pprof, NULL);
 	profile_free(profile);
 }
 
@@ -425,4 +460,5 @@ RUN_TESTS(cmocka_unit_test(pprof_sums_each_stack_over_time),
 	  cmocka_unit_test(the_suffix_selects_the_format),
 	  cmocka_unit_test(a_name_selects_the_format), cmocka_unit_test(every_format_is_written),
 	  cmocka_unit_test(pprof_counts_samples_by_their_period),
+	  cmocka_unit_test(pprof_holds_several_types),
 	  cmocka_unit_test(writes_the_file_for_other_tools))

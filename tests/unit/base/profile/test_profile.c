@@ -337,6 +337,30 @@ TEST(samples_are_kept_by_their_series)
 	profile_free(profile);
 }
 
+TEST(frames_of_one_kind_are_dropped)
+{
+	static const enum frame_kind kinds[] = { FRAME_KIND_KERNEL, FRAME_KIND_PYTHON,
+						 FRAME_KIND_NATIVE, FRAME_KIND_PYTHON };
+	struct profile *profile = profile_new(1);
+	uint32_t locations[ARRAY_SIZE(kinds)], stack, other;
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct location location = { .kind = kinds[i], .id = id128_of(&i, sizeof(i)) };
+		assert_int_equal(0,
+				 profile_add_location(profile, &location, NULL, 0, &locations[i]));
+	}
+	assert_int_equal(0, profile_add_stack(profile, locations, 4, STACK_END_COMPLETE, &stack));
+	assert_int_equal(0,
+			 profile_add_stack(profile, locations + 2, 2, STACK_END_COMPLETE, &other));
+	profile_drop_frames(profile, FRAME_KIND_PYTHON);
+	const uint32_t *left = profile->stack_locations + profile->stacks[stack].first_location;
+	EXPECT_EQ(2, profile->stacks[stack].location_count, "left");
+	EXPECT_EQ(locations[0], left[0], "the leaf");
+	EXPECT_EQ(locations[2], left[1], "the root");
+	EXPECT_EQ(1, profile->stacks[other].location_count, "of the other");
+	profile_free(profile);
+}
+
 TEST(ids_with_one_low_half_do_not_collide)
 {
 	struct profile *profile = profile_new(20000000);
@@ -350,6 +374,7 @@ TEST(ids_with_one_low_half_do_not_collide)
 }
 
 RUN_TESTS(cmocka_unit_test(samples_are_kept_by_their_series),
+	  cmocka_unit_test(frames_of_one_kind_are_dropped),
 	  cmocka_unit_test(ids_with_one_low_half_do_not_collide),
 	  cmocka_unit_test(an_empty_profile_is_valid),
 	  cmocka_unit_test(merges_locations_and_later_names),
