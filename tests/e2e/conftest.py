@@ -28,6 +28,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if "runs" in item.fixturenames:  # once for all of them
+            item.add_marker(pytest.mark.samples_cpu)
     reason = missing_requirement()
     if not reason:
         return

@@ -48,7 +48,7 @@ def test_boosts_agents_within_their_limits(secure, tmp_path):
     admin = secure.new_token("owner", "read,admin", "shop")
     viewer = secure.new_token("viewer", "read", "shop")
     service = unique("boosted")
-    with workload("burn_c", "--seconds", "100", env={"OTEL_SERVICE_NAME": service}) as burning:
+    with workload("burn_c", "--seconds", "100", "--load", "0.5", env={"OTEL_SERVICE_NAME": service}) as burning:
         pid = burning.process.pid
         node = Node(secure, tmp_path, "a", pid, token)
         refusing = Node(secure, tmp_path, "b", pid, token, "--boost-hz", "0", "--profiles", "cpu")

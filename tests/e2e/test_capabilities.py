@@ -40,7 +40,7 @@ def test_agent_names_what_it_lacks(collector, start_agent, missing):
     has = [f"+{name}" for name in SIX if name != missing]
     agent = start_agent(collector, "--frequency", "499", *CHEAP, prefix=with_capabilities(*has))
     service = unique("capability")
-    truth = workload("burn_c", "--seconds", "0.5", env={"OTEL_SERVICE_NAME": service}).truth()
+    truth = workload("burn_c", "--cpu", "0.5", env={"OTEL_SERVICE_NAME": service}).truth()
     collector.api.wait_for_total(service, truth["process_cpu_ns"])
     assert names_of(agent.log()) == [warning(missing)]
 
@@ -49,7 +49,7 @@ def test_least_privilege_names_three(collector, start_agent):
     """What the overlay of that name gives, and nothing else."""
     agent = start_agent(collector, "--frequency", "499", *CHEAP, prefix=with_capabilities(*(f"+{name}" for name in NEEDED)))
     service = unique("least")
-    truth = workload("burn_c", "--seconds", "0.5", env={"OTEL_SERVICE_NAME": service}).truth()
+    truth = workload("burn_c", "--cpu", "0.5", env={"OTEL_SERVICE_NAME": service}).truth()
     collector.api.wait_for_total(service, truth["process_cpu_ns"])
     assert names_of(agent.log()) == sorted(warning(name) for name in LOST)
     burned = collector.api.top(service)[0]

@@ -21,7 +21,7 @@ LONG = ("--seconds", "60")  # of a program that the test ends
 LINE = re.compile(r"^[^;]+(;[^;]+)* \d+$")
 
 
-def cairn(*arguments, timeout=30, **options):
+def cairn(*arguments, timeout=120, **options):
     return subprocess.run([CAIRN, *map(str, arguments)], capture_output=True, text=True,
                           timeout=timeout, check=False, **options)
 
@@ -42,10 +42,10 @@ def total_of(stacks, function):
 
 # ---- record
 
-def record_burn(path, *flags, seconds=5, stdout=None):
+def record_burn(path, *flags, seconds=3):
     """Record burn_c as a command; its truth comes out of its own standard output."""
     done = cairn("record", "-F", "997", "-o", path, *flags, "--",
-                 *workload_argv("burn_c", "--seconds", str(seconds)))
+                 *workload_argv("burn_c", "--cpu", str(seconds)))
     assert done.returncode == 0, done
     assert re.fullmatch(rf"wrote {path}: \d+ samples of \S+burn_c, 0 lost\n", done.stderr), done.stderr
     lines = done.stdout.splitlines()
@@ -108,12 +108,12 @@ def test_records_command_as_pprof(tmp_path):
     # The first samples of a process may precede its unwind tables.
     assert sum(ns for _, ns in whole) > 0.97 * sum(ns for _, ns in burned)
     assert any(mapping.endswith("burn_c") for mapping in profile.mappings)
-    assert profile.duration_ns > 4e9
+    assert profile.duration_ns > 2.5e9
 
 
 def test_records_command_as_svg(tmp_path):
     path = tmp_path / "out.svg"
-    record_burn(path, seconds=2)
+    record_burn(path, seconds=1)
     text = path.read_text()
     root = xml.etree.ElementTree.fromstring(text)
     assert root.tag.endswith("svg")
@@ -182,7 +182,7 @@ def test_recording_ends_at_process_exit(tmp_path):
 @pytest.mark.samples_cpu
 def test_records_children_of_command(tmp_path):
     path = tmp_path / "children.collapsed"
-    burn = " ".join(workload_argv("burn_c", "--seconds", "2"))
+    burn = " ".join(workload_argv("burn_c", "--cpu", "1"))
     done = cairn("record", "-o", path, "--", "sh", "-c", f"{burn} & {burn} & wait")
     assert done.returncode == 0, done
     truths = [json.loads(line) for line in done.stdout.splitlines()]
@@ -300,7 +300,7 @@ def test_records_off_cpu_time_without_idle(tmp_path):
     assert "excluded" not in notice and 1.49e9 < slept < 2.5e9 and 0.99e9 < idle < 2e9
 
 
-FORKS = "import os; [os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0) for _ in range(9999)]"
+FORKS = "import os, time; [(os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0), time.sleep(0.004)) for _ in range(9999)]"
 
 
 @pytest.mark.parametrize("type_word", ["wall", "off-cpu", "run-queue"])

@@ -13,26 +13,26 @@ import pytest
 from fleet import Agent, free_port, in_manifest, program, unique, wait_until, workload
 from lossy_proxy import LossyProxy
 
-pytestmark = pytest.mark.samples_cpu
-
-EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
+FREQUENCY_HZ = 499
+FREQUENCY = ("--frequency", str(FREQUENCY_HZ))
+EXACT = 0.03  # of the CPU time; sampling alone is within 1 %, of some seconds
 
 
 def start_burning(seconds):
     service = unique("survivor")
-    return service, workload("burn_c", "--seconds", str(seconds),
-                             env={"OTEL_SERVICE_NAME": service})
+    return service, workload("burn_c", "--seconds", str(seconds), "--load", "0.25", env={"OTEL_SERVICE_NAME": service})
 
 
 def expect_all_there(collector, service, burning):
     cpu_ns = burning.truth()["process_cpu_ns"]
     total = collector.api.wait_for_total(service, cpu_ns)
-    assert total == pytest.approx(cpu_ns, rel=EXACT), \
+    few = 2 / (cpu_ns / 1e9 * FREQUENCY_HZ) ** 0.5  # a starved machine gives few samples
+    assert total == pytest.approx(cpu_ns, rel=max(EXACT, few)), \
         f"{total / cpu_ns:.3f} of what was burned is there"
 
 
 def test_clean_restart_loses_nothing(collector, start_agent):
-    start_agent(collector, "--frequency", "499")
+    start_agent(collector, *FREQUENCY)
     collector.wait_for_agent()
     service, burning = start_burning(7)
     time.sleep(3.3)
@@ -45,7 +45,7 @@ def test_clean_restart_loses_nothing(collector, start_agent):
 
 
 def test_kill_9_loses_and_duplicates_nothing(collector, start_agent):
-    start_agent(collector, "--frequency", "499")
+    start_agent(collector, *FREQUENCY)
     collector.wait_for_agent()
     service, burning = start_burning(12)
     moments = random.Random()
@@ -60,7 +60,7 @@ def test_kill_9_loses_and_duplicates_nothing(collector, start_agent):
 
 def test_lost_acknowledgement_duplicates_nothing(collector, tmp_path):
     proxy = LossyProxy(collector.grpc)
-    agent = Agent(proxy.address, tmp_path / "agent", ["--frequency", "499"])
+    agent = Agent(proxy.address, tmp_path / "agent", FREQUENCY)
     try:
         collector.wait_for_agent()
         service, burning = start_burning(9)
@@ -80,7 +80,7 @@ def test_lost_acknowledgement_duplicates_nothing(collector, tmp_path):
 
 
 def test_outage_of_20_seconds_loses_nothing(collector, start_agent):
-    agent = start_agent(collector, "--frequency", "199")
+    agent = start_agent(collector, *FREQUENCY)
     collector.wait_for_agent()
     service, burning = start_burning(21)
     time.sleep(0.5)
@@ -93,7 +93,7 @@ def test_outage_of_20_seconds_loses_nothing(collector, start_agent):
 
 def test_agent_waits_for_collector(collector, start_agent):
     collector.stop()
-    agent = start_agent(collector, "--frequency", "199")
+    agent = start_agent(collector, *FREQUENCY)
     service, burning = start_burning(4)
     time.sleep(4)
     assert agent.is_running(), agent.log()
@@ -102,8 +102,9 @@ def test_agent_waits_for_collector(collector, start_agent):
 
 
 def test_ships_last_interval_at_stop(collector, start_agent):
-    agent = start_agent(collector, "--frequency", "499", "--interval", "30s")
-    service, burning = start_burning(2)
+    agent = start_agent(collector, *FREQUENCY, "--interval", "30s")
+    service = unique("survivor")
+    burning = workload("burn_c", "--cpu", "1", env={"OTEL_SERVICE_NAME": service})
     cpu_ns = burning.truth()["process_cpu_ns"]
     agent.stop()
     assert collector.api.total(service) == pytest.approx(cpu_ns, rel=0.05)

@@ -19,7 +19,8 @@ CPU_MAX = 0.5  # of a core, for the agent beside a few busy processes; a walk wi
 STOP_SECONDS = 8  # the last export and its flush
 
 
-# A double of process_vm_readv() for LD_PRELOAD: reading the process HANGING_PID never ends, as a walk without a bound.
+# A double of process_vm_readv() for LD_PRELOAD: reading the process HANGING_PID never ends, as a walk without a bound, but leaves
+# the CPU to others.
 HANGING_READ = r"""
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -33,7 +34,7 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long to_cou
     const char *hanging = getenv("HANGING_PID");
 
     while (hanging && atoi(hanging) == pid)
-        ;
+        usleep(1000);
     return syscall(SYS_process_vm_readv, pid, to, to_count, from, from_count, flags);
 }
 """
@@ -60,7 +61,7 @@ def expect_unharmed(collector, agent):
     """A neighbour's CPU time arrives, and the agent uses little itself and stops at once."""
     service = unique("neighbour")
     before, began = cpu_seconds(agent.process.pid), time.monotonic()
-    burning = workload("burn_c", "--seconds", "6", env={"OTEL_SERVICE_NAME": service})
+    burning = workload("burn_c", "--cpu", "2", "--load", "0.3", env={"OTEL_SERVICE_NAME": service})
     cpu_ns = burning.truth()["process_cpu_ns"]
     share = (cpu_seconds(agent.process.pid) - before) / (time.monotonic() - began)
     print(f"the agent used {share:.3f} of a core")
@@ -129,13 +130,13 @@ def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read, tmp
     flags = ["--cache", str(tmp_path / "cache")]
     with hostile_process() as process:
         hanging_read(process.pid)
-        code, log = end_of(start_agent(collector, *flags, samples=False), 40)
+        code, log = end_of(start_agent(collector, *flags, samples=False), 90)
         assert code == 1, log
         assert f"stuck in reading Python thread states of process {process.pid} (" in log
         # Its supervisor starts it again: now it leaves that process alone.
         agent = start_agent(collector, *flags)
         service = unique("neighbour")
-        burning = workload("burn_c", "--seconds", "3", env={"OTEL_SERVICE_NAME": service, "LD_PRELOAD": ""})
+        burning = workload("burn_c", "--cpu", "1", env={"OTEL_SERVICE_NAME": service, "LD_PRELOAD": ""})
         cpu_ns = burning.truth()["process_cpu_ns"]
         assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=EXACT)
         assert f"leaving process {process.pid} alone" in agent.log()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.samples_cpu
 
 def test_resource_attributes_become_labels(fleet):
     service = unique("attributes")
-    run = workload("burn_c", "--seconds", "3", env={
+    run = workload("burn_c", "--cpu", "1", env={
         "OTEL_RESOURCE_ATTRIBUTES":
             f"service.name={service},service.version=1.2.3,deployment.environment=test"})
     fleet.api.wait_for_total(service, run.truth()["process_cpu_ns"])
@@ -28,7 +28,7 @@ def test_resource_attributes_become_labels(fleet):
 def test_reserved_and_secret_attributes_become_no_labels(collector, start_agent):
     start_agent(collector, "--frequency", "499", "--resource-attributes", "team.name,node,tenant")
     service = unique("claims")
-    run = workload("burn_c", "--seconds", "3", env={
+    run = workload("burn_c", "--cpu", "1", env={
         "OTEL_RESOURCE_ATTRIBUTES":
             f"service.name={service},service.zone=z1,team.name=core,node=forged,tenant=forged,namespace=forged,"
             "pod=forged,p%6Fd=forged,k8s.pod.name=forged,db.password=hunter2"})
@@ -60,7 +60,7 @@ def test_thread_names_do_not_multiply_series(collector, start_agent):
     start_agent(collector, "--frequency", "499")
     service = unique("names")
     before = os.times()
-    subprocess.run([sys.executable, "-c", THREADS, "4"], check=True, env={**os.environ, "OTEL_SERVICE_NAME": service})
+    subprocess.run([sys.executable, "-c", THREADS, "2"], check=True, env={**os.environ, "OTEL_SERVICE_NAME": service})
     after = os.times()
     cpu_ns = (after.children_user + after.children_system - before.children_user - before.children_system) * 1e9
     assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=0.05)
@@ -72,14 +72,14 @@ def test_thread_names_do_not_multiply_series(collector, start_agent):
 
 def test_service_name_wins_over_resource_attributes(fleet):
     wins, loses = unique("wins"), unique("loses")
-    run = workload("burn_c", "--seconds", "2", env={
+    run = workload("burn_c", "--cpu", "1", env={
         "OTEL_SERVICE_NAME": wins, "OTEL_RESOURCE_ATTRIBUTES": f"service.name={loses}"})
     fleet.api.wait_for_total(wins, run.truth()["process_cpu_ns"])
     assert fleet.api.total(loses) == 0
 
 
 def test_service_defaults_to_executable(fleet):
-    run = workload("burn_lockstep", "--seconds", "2")
+    run = workload("burn_lockstep", "--seconds", "1")
     run.truth()
     services = fleet.api.get("labels/service/values", query='{process="burn_lockstep"}')["values"]
     assert services, "no service at all"
@@ -105,7 +105,7 @@ def test_merges_agents_and_groups_by_node(collector, start_agent):
     wait_until("data of both agents", 20,
                lambda: collector.api.get("labels/node/values")["values"] == ["left", "right"])
     service = unique("merged")
-    cpu_ns = workload("burn_c", "--seconds", "6",
+    cpu_ns = workload("burn_c", "--cpu", "2",
                       env={"OTEL_SERVICE_NAME": service}).truth()["process_cpu_ns"]
     tag = f'{{service="{service}",fleet="blue"}}'
     # Both profile the same process.

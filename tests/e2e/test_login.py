@@ -161,7 +161,7 @@ def agent_flags(collector, *flags):
 
 def burn(seconds):
     service = unique("secure")
-    return service, workload("burn_c", "--seconds", str(seconds), env={"OTEL_SERVICE_NAME": service})
+    return service, workload("burn_c", "--seconds", str(seconds), "--load", "0.25", env={"OTEL_SERVICE_NAME": service})
 
 
 def wait_for_total(collector, service, cpu_ns):
@@ -193,7 +193,6 @@ def start_agent(tmp_path):
         agent.stop()
 
 
-@pytest.mark.samples_cpu
 def test_a_rotated_token_loses_nothing(secure, start_agent, tmp_path):
     old = secure.new_token("fleet", "ingest", "shop")
     token = tmp_path / "token"
@@ -242,7 +241,6 @@ def test_a_revoked_agent_ships_nothing_more(secure, authority, start_agent):
     wait_until("the agent is back", 45, lambda: "answers again" in agent.log())
 
 
-@pytest.mark.samples_cpu
 def test_an_agent_goes_on_with_a_renewed_certificate(secure, authority, start_agent):
     token = secure.new_token("fleet", "ingest")
     agent = start_agent(secure, *agent_flags(secure, "--token-file", str(token)))

@@ -35,9 +35,18 @@ int main(void)
 		worker(1000);
 }
 """
-SECONDS = 2  # of CPU time
+SECONDS = 1  # of CPU time
 WAIT_SECONDS = 120  # timeout, for a busy machine
 UNRESOLVED = re.compile(r"^[^;]+\+0x[0-9a-f]+$")
+
+
+FREQUENCY = ("--frequency", "499")  # a second is enough
+
+
+@pytest.fixture
+def start_agent(start_agent):  # pylint: disable=redefined-outer-name
+    """The fixture's agents, with that frequency."""
+    return lambda collector, *flags, **options: start_agent(collector, *FREQUENCY, *flags, **options)
 
 
 class Split:
@@ -88,7 +97,7 @@ def expect_named(graph):
 
 def test_files_of_one_build_id_keep_their_own_names(tmp_path, collector, start_agent):
     """A forged program runs first; both have the build id of the real one."""
-    start_agent(collector, "--frequency", "499", "--cache", str(tmp_path / "cache"))
+    start_agent(collector, "--cache", str(tmp_path / "cache"))
     services = {}
     for name in ("forged", "real"):
         services[name] = unique(name)

@@ -64,15 +64,14 @@ def wait_for_shares(api, selector, pairs, least_share):
 
 @pytest.fixture
 def woken(collector, start_agent):
-    """Starts a workload as two services, one of them with wakers enabled."""
+    """woken(*names): starts the workloads, the first as a service with wakers enabled; returns their selectors."""
     started = []
 
-    def start(name):
-        asked, other = unique("woken"), unique("other")
-        start_agent(collector, "--wakers", f"nobody,{asked}")
-        for service in (asked, other):
-            started.append(workload(name, env={"OTEL_SERVICE_NAME": service}))
-        return f'{{service="{asked}"}}', f'{{service="{other}"}}'
+    def start(*names):
+        services = [unique("woken") for _ in names]
+        start_agent(collector, "--wakers", f"nobody,{services[0]}")
+        started.extend(workload(name, env={"OTEL_SERVICE_NAME": service}) for name, service in zip(names, services))
+        return [f'{{service="{service}"}}' for service in services]
     yield start
     for process in started:
         process.process.kill()
@@ -80,7 +79,7 @@ def woken(collector, start_agent):
 
 
 def test_waker_lies_above_blocked_stack(collector, woken):
-    asked, other = woken("wake_threads")
+    asked, other = woken("wake_threads", "wake_threads")
     for blocked, (share, whole) in wait_for_shares(collector.api, asked, PAIRS, 0.95).items():
         assert share > 0.95 and whole > 1, blocked
     # Off-wake and off-CPU profiles cover the same time.
@@ -91,7 +90,7 @@ def test_waker_lies_above_blocked_stack(collector, woken):
 
 
 def test_gil_waiter_is_woken_by_owner(collector, woken):
-    asked, _ = woken("wake_python.py")
+    [asked] = woken("wake_python.py")
     # 0.99 on an idle machine. On a loaded one a thread that retries may get a CPU after the other
     # released the GIL: then no waker exists. All its waits but the last end by a timer.
     for blocked, (share, whole) in wait_for_shares(collector.api, asked, PYTHON_PAIRS, 0.5).items():

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that burn known shares of CPU: 50, 30 and 20 percent on average, in rounds of random
 // order and length. burn_beta works through a callee, burn_gamma at a known depth of recursion.
-// What each really used is printed at the end.
+// What each really used is printed at the end. With --load L each thread uses that part of a CPU, and
+// sleeps after each round. With --cpu C each ends when it has used so many seconds of CPU time,
+// however busy the machine is.
 //
-//   burn_c [--seconds S] [--threads N] [--depth D] [--seed X] [--round-ms M]
+//   burn_c [--seconds S | --cpu C] [--load L] [--threads N] [--depth D] [--seed X] [--round-ms M]
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,8 +20,10 @@ struct worker {
 	pthread_t thread;
 	int number;
 	int depth;
-	uint64_t end_ns; // CLOCK_MONOTONIC
+	uint64_t end_ns;     // CLOCK_MONOTONIC
+	uint64_t cpu_ns_max; // of the thread's CPU time
 	uint64_t round_ns;
+	double load; // part of a CPU
 	struct random_source random;
 	uint64_t cpu_ns[FUNCTIONS];
 };
@@ -59,9 +63,18 @@ NOINLINE uint64_t burn_gamma(uint64_t ns, int depth)
 	return used;
 }
 
+static void rest_after(uint64_t burned_ns, double load)
+{
+	uint64_t ns = (uint64_t)((double)burned_ns * (1 - load) / load);
+
+	nanosleep(&(struct timespec){ .tv_sec = (time_t)(ns / 1000000000),
+				      .tv_nsec = (long)(ns % 1000000000) },
+		  NULL);
+}
+
 NOINLINE void run_rounds(struct worker *worker)
 {
-	while (clock_ns(CLOCK_MONOTONIC) < worker->end_ns) {
+	while (clock_ns(CLOCK_MONOTONIC) < worker->end_ns && thread_cpu_ns() < worker->cpu_ns_max) {
 		double choice = random_unit(&worker->random);
 		uint64_t ns = random_between(&worker->random, worker->round_ns / 4,
 					     worker->round_ns * 7 / 4);
@@ -72,6 +85,8 @@ NOINLINE void run_rounds(struct worker *worker)
 			worker->cpu_ns[BETA] += burn_beta(ns);
 		else
 			worker->cpu_ns[GAMMA] += burn_gamma(ns, worker->depth);
+		if (worker->load < 1)
+			rest_after(ns, worker->load);
 	}
 }
 
@@ -92,18 +107,22 @@ int main(int argc, char **argv)
 	static struct worker workers[THREADS_MAX];
 	int threads = (int)option_number(argc, argv, "--threads", 1);
 	struct random_source random = random_seeded(argc, argv);
-	double seconds = option_number(argc, argv, "--seconds", 5);
+	double cpu_seconds = option_number(argc, argv, "--cpu", 0);
+	double seconds = option_number(argc, argv, "--seconds", cpu_seconds > 0 ? 3600 : 5);
+	double load = option_number(argc, argv, "--load", 1);
 	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 	struct truth truths[] = { { "burn_alpha", 0 }, { "burn_beta", 0 }, { "burn_gamma", 0 } };
 
-	if (threads < 1 || threads > THREADS_MAX)
+	if (threads < 1 || threads > THREADS_MAX || load <= 0 || load > 1)
 		return 2;
 	for (int i = 0; i < threads; i++) {
 		workers[i] = (struct worker){
 			.number = i,
 			.depth = (int)option_number(argc, argv, "--depth", DEPTH_DEFAULT),
 			.end_ns = end_ns,
+			.cpu_ns_max = cpu_seconds > 0 ? (uint64_t)(cpu_seconds * 1e9) : UINT64_MAX,
 			.round_ns = (uint64_t)(option_number(argc, argv, "--round-ms", 40) * 1e6),
+			.load = load,
 			.random = { random.state + (uint64_t)i * 7919 },
 		};
 		if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]))
