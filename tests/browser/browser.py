@@ -15,7 +15,7 @@ import time
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
          "--disable-default-apps", "--no-default-browser-check", "--mute-audio", "--remote-debugging-pipe"]
-WAIT_S = 60  # generous, for a busy machine
+WAIT_S = 120  # generous, for a busy machine
 KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Backspace": 8, "Tab": 9, "PageUp": 33,
         "PageDown": 34}
 

@@ -4,6 +4,7 @@
 import os
 import pathlib
 import sys
+import time
 import urllib.parse
 
 import pytest
@@ -16,6 +17,7 @@ sys.path.append(str(REPOSITORY / "tests" / "e2e"))
 import fleet  # noqa: E402  real collectors, agents and workloads
 
 WORKLOAD_SECONDS = 5
+FRESH_S = 120  # ages of what the fake collector has: pages show the last quarter of an hour
 ARTEFACTS = REPOSITORY / "build" / "artefacts"
 
 
@@ -41,6 +43,8 @@ def fake(shared_fake):
     shared_fake.server.away, shared_fake.server.delay_s = False, 0
     shared_fake.server.api.data.excess, shared_fake.server.api.data.silent = False, None
     shared_fake.server.requests.clear()
+    if time.time() - shared_fake.server.api.data.started_s > FRESH_S:
+        shared_fake.server.api.data.begin_now()
     return shared_fake
 
 

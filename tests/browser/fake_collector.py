@@ -185,7 +185,6 @@ class Data:
     """What the fake collector stores: for each service a tree of weights and a load over time."""
 
     def __init__(self, node_count=30000, seed=1, empty=False, services=None, age_s=7200):
-        self.started_s = time.time()
         self.empty = empty
         self.age_s = age_s  # of the oldest sample when the collector started
         self.services = services or SERVICES
@@ -196,9 +195,15 @@ class Data:
         self.silent = None  # (from_s, to_s): no agent sent data
         self.excess = False  # a process has reached its quota of series
         self.has_gpus = bool(profiles.TRAINER.keys() & self.services.keys())
-        self.changes = [] if empty else [(self.started_s - age, node, setting) for age, node, setting in profiles.CHANGES]
+        self.begin_now()
         self.shedding = None  # [(node, setting, since, until)]; else each change is active from when it was made
         self.waits = {}
+
+    def begin_now(self):
+        """What is of a certain age has that age from now on: the spike, the quota, changes of load shedding."""
+        self.started_s = time.time()
+        self.changes = [] if self.empty else [(self.started_s - age, node, setting) for age, node, setting in profiles.CHANGES]
+        profiles.cached_usage.cache_clear()
 
     def trees_of(self, service, wait):
         """The trees of a service's usual load and of its spike; of its waits of class @wait."""
