@@ -24,7 +24,7 @@ STORM_PER_SECOND = 170  # 10,000 a minute
 TURNS_EXACT_PERCENT = 95  # of turns of 250 ms
 
 
-def chains(name, *options, folder=None, seconds=3):
+def chains(name, *options, folder=None, seconds=2):
     folder = folder or BUILD.make()
     return Program(name, [str(folder / "chains"), "--seconds", str(seconds), "--warm-up", "1",
                           "--library", str(folder / "library.so"), *options])
@@ -43,12 +43,12 @@ def rss_bytes(pid):
 def test_survives_storm_of_short_processes(tmp_path):
     storm = single("storm")
     with Recording(tmp_path / "x.pb.gz") as recording:
-        program = chains("in-a-storm", seconds=6)
-        others = Program("storm", [str(storm), "--seconds", "7", "--rate", str(STORM_PER_SECOND),
+        program = chains("in-a-storm", seconds=4)
+        others = Program("storm", [str(storm), "--seconds", "5", "--rate", str(STORM_PER_SECOND),
                                    shutil.which("true")])
         lines, said = program.lines(), others.lines()
         rss = rss_bytes(recording.process.pid)
-    assert said == [f"started {7 * STORM_PER_SECOND}"]
+    assert said == [f"started {5 * STORM_PER_SECOND}"]
     assert rss < RSS_BYTES_MAX
     short = recording.of(others.service)
     assert short, "the short processes have no samples"
@@ -64,7 +64,7 @@ def test_unwinds_with_5000_mappings(tmp_path):
 
 def test_unwinds_without_main_thread(tmp_path):
     with Recording(tmp_path / "x.pb.gz") as recording:
-        program = chains("main-gone", "--threads", "3", "--main-exits")
+        program = chains("main-gone", "--threads", "3", "--main-exits", seconds=1.5)
         lines = program.lines()
     expect(recording.of(program.service, "truth"), program, lines)
 
@@ -72,7 +72,7 @@ def test_unwinds_without_main_thread(tmp_path):
 def test_unwinds_swapped_out_stack_pages(tmp_path):
     """The stack is complete, or truncated with its reason; no frame is wrong."""
     with Recording(tmp_path / "x.pb.gz") as recording:
-        program = Program("cold", [str(single("cold")), "--seconds", "3"])
+        program = Program("cold", [str(single("cold")), "--seconds", "2"])
         lines = program.lines()
     known = Chains([line[6:] for line in lines])
     verdict = Verdict("cold")
@@ -123,7 +123,7 @@ def test_unwinds_under_debugger(tmp_path):
         tracer = threading.Thread(target=trace, args=(program.process.pid, ready, done))
         tracer.start()
         assert ready.wait(5), "ptrace is refused"
-        time.sleep(4.5)
+        time.sleep(3.5)
         done.set()
         tracer.join()
         lines = program.lines()

@@ -120,7 +120,7 @@ def test_unwinds_short_lived_threads(tmp_path, compiler, flag):
     name = f"spawn-{compiler}{flag}"
     path = single(name, flag, sources=["spawn.c"], compiler=compiler)
     with Recording(tmp_path / "x.pb.gz") as recording:
-        program = Program(name, [str(path), "--seconds", "4"])
+        program = Program(name, [str(path), "--seconds", "2.5"])
         lines = program.lines()
     known = Chains([line[6:] for line in lines if line.startswith("chain ")])
     verdict, in_clone, without = Verdict(name), 0, 0
