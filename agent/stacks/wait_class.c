@@ -268,6 +268,9 @@ enum wait_class wait_class_of(const struct wait_frame *frames, uint32_t count)
 
 	if (cause == CAUSE_UNKNOWN)
 		cause = cause_of_calls(frames + kernel, count - kernel);
+	// Only the program's functions tell a lock from the GIL, or from a worker without work.
+	if (cause == CAUSE_LOCK && kernel == count)
+		return WAIT_CLASS_OTHER;
 	return class_in_program(cause, frames + kernel, count - kernel);
 }
 

@@ -535,6 +535,7 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 
 	wait->weight = 0;
 	wait->is_by_call = 0;
+	wait->call = 0;
 	if (!stack)
 		return false;
 	if (task->__state == TASK_DEAD) {
@@ -772,10 +773,10 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
 	struct thread_wait *wait = &thread->wait;
 	struct wait_site *site = &wait->sites[WAIT_SITE_OTHER];
-	const struct wait_site *of_call = site_of_wait(wait);
 	__u64 now = bpf_ktime_get_ns();
 	struct switch_stack *stack;
 	__u32 zero = 0;
+	int of_call_at;
 	long size;
 
 	if (thread->time.left_as != THREAD_BLOCKED || task->on_cpu || !is_asleep(task) ||
@@ -797,9 +798,10 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
 	capture_kernel_stack(stack, now);
-	if (wait->is_by_call) {
-		stack->key.user = of_call->key.user;
-		stack->key.user_leaf = of_call->key.user_leaf;
+	of_call_at = wait_site_of_call(wait, stack->key.process.exec_id);
+	if (of_call_at >= 0) {
+		stack->key.user = wait->sites[of_call_at & (WAIT_SITES - 1)].key.user;
+		stack->key.user_leaf = wait->sites[of_call_at & (WAIT_SITES - 1)].key.user_leaf;
 	} else {
 		stack->key.user = stack_hash_not_sampled();
 		stack->key.user_leaf = (struct raw_frame){};

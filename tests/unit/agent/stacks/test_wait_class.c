@@ -78,6 +78,11 @@ static const struct {
 	{ "no names at all", "k:|k:|app:", WAIT_CLASS_OTHER },
 	{ "a mutex", FUTEX "libc.so.6:__lll_lock_wait|libc.so.6:pthread_mutex_lock|app:f",
 	  WAIT_CLASS_LOCK },
+	{ "a futex of which no user frame is known",
+	  "k:futex_do_wait|k:__futex_wait|k:futex_wait|k:do_futex|k:__x64_sys_futex",
+	  WAIT_CLASS_OTHER },
+	{ "a lock of the kernel's needs none", "k:rwsem_down_write_slowpath|k:down_write",
+	  WAIT_CLASS_LOCK },
 	{ "a mutex, 6.1", FUTEX61 "libc.so.6:|app:f", WAIT_CLASS_LOCK },
 	{ "System V", "k:__do_semtimedop|k:do_semtimedop|app:f", WAIT_CLASS_LOCK },
 	{ "flock", "k:locks_lock_inode_wait|k:__do_sys_flock|app:f", WAIT_CLASS_LOCK },
@@ -544,7 +549,7 @@ static uint32_t read_kernel_stack(pid_t pid, char text[4096], struct wait_frame 
 	ssize_t size = fd < 0 ? -1 : read(fd, text, 4095);
 
 	text[size < 0 ? 0 : size] = 0;
-	for (char *line; (line = strsep(&rest, "\n")) && count < FRAMES;) {
+	for (char *line; (line = strsep(&rest, "\n")) && count < FRAMES - 1;) {
 		char *name = strchr(line, ' '), *offset = strchr(line, '+');
 
 		if (!name || !offset)
@@ -566,6 +571,7 @@ static enum wait_class class_of_process(pid_t pid, enum wait_class expected)
 	for (int i = 0; i < 1000; i++) {
 		uint32_t count = read_kernel_stack(pid, text, frames);
 
+		frames[count++] = (struct wait_frame){ FRAME_KIND_NATIVE, "f", "", "app" };
 		class = wait_class_of(frames, count);
 		if (class == expected)
 			break;
