@@ -190,6 +190,7 @@ struct walk {
 	enum wait_cause cause;
 	const char *unnamed; // the file of an unnamed function that was passed
 	bool is_condition;   // the callee waits for a condition
+	bool is_mutex;       // the callee waits for a mutex
 	bool has_condition;  // a function nearer to the leaf did
 	enum wait_class class;
 };
@@ -209,11 +210,13 @@ static bool step(struct walk *walk, const struct wait_frame *frames, uint32_t co
 	const struct wait_frame *frame = &frames[at];
 	const struct user_rule *rule;
 
-	if (walk->is_condition && is_for_gil(frame)) {
+	// The GIL has a mutex of its own: where many wait for the one, they also wait for the other.
+	if ((walk->is_condition || walk->is_mutex) && is_for_gil(frame)) {
 		walk->class = WAIT_CLASS_GIL;
 		return false;
 	}
 	walk->is_condition = text_begins_with(wait_plain_name(frame->name), "pthread_cond_");
+	walk->is_mutex = text_begins_with(wait_plain_name(frame->name), "pthread_mutex_lock");
 	walk->has_condition |= walk->is_condition;
 	rule = user_rule_find(frame, walk->cause);
 	switch (rule ? rule->role : ROLE_UNKNOWN) {

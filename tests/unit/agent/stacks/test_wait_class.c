@@ -201,6 +201,14 @@ static const struct {
 	{ "the GIL",
 	  TIMED "/usr/bin/python3.11:take_gil|/usr/bin/python3.11:PyEval_RestoreThread|app.py:f",
 	  WAIT_CLASS_GIL },
+	{ "the GIL's own mutex",
+	  FUTEX "/lib/libc.so.6:__GI___lll_lock_wait|/lib/libc.so.6:__pthread_mutex_lock|"
+		"/usr/bin/python3.11:take_gil|/usr/bin/python3.11:PyEval_RestoreThread|app.py:f",
+	  WAIT_CLASS_GIL },
+	{ "an extension's mutex under Python",
+	  FUTEX "/lib/libc.so.6:__GI___lll_lock_wait|/lib/libc.so.6:__pthread_mutex_lock|"
+		"/x/ext.so:cache_get|/usr/bin/python3.11:cfunction_call|app.py:f",
+	  WAIT_CLASS_LOCK },
 	{ "the GIL, 6.1", FUTEX61 "libc.so.6:pthread_cond_timedwait|libpython3.12.so.1.0:|app.py:f",
 	  WAIT_CLASS_GIL },
 	{ "the GIL, between instructions", TIMED "app.py:f|app.py:<module>", WAIT_CLASS_GIL },
