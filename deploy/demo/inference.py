@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's inference service: tokens in Python, a small transformer in C, sampling in Python."""
+"""The demo's inference service: tokens in Python, a small transformer in C, sampling in Python. Once, VERIFY_AFTER_SECONDS after its
+start, each worker verifies its weights within a request: the spike that `cairn spikes` finds."""
 import argparse
 import ctypes
 import heapq
@@ -8,12 +9,14 @@ import json
 import math
 import random
 import re
+import time
 
 import prefork
 
 PROMPT_BYTES_MAX = 16384
 NEW_TOKENS_MAX = 16
 TOP_K = 20
+VERIFY_AFTER_SECONDS, VERIFY_SECONDS = 180, 4
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -27,6 +30,7 @@ class Model:
         self.tokens_max = self.library.model_tokens_max()
         self.handle = self.library.model_new(7)
         self.logits = (ctypes.c_float * self.vocabulary)()
+        self.verify_at = time.monotonic() + VERIFY_AFTER_SECONDS
 
     def next_logits(self, tokens):
         window = tokens[-self.tokens_max:]
@@ -34,6 +38,19 @@ class Model:
         if self.library.model_forward(self.handle, array, len(window), self.logits):
             raise ValueError("the model refused the tokens")
         return self.logits[:]
+
+    def verify_if_due(self):
+        if time.monotonic() > self.verify_at:
+            self.verify_at = math.inf
+            self.verify_weights()
+
+    def verify_weights(self):
+        """The same prompt has the same logits, for as long as it takes; requests wait meanwhile."""
+        end = time.monotonic() + VERIFY_SECONDS
+        expected = self.next_logits(range(self.tokens_max))
+        while time.monotonic() < end:
+            if self.next_logits(range(self.tokens_max)) != expected:
+                raise ValueError("the model's weights have changed")
 
 
 def tokenize(text, vocabulary):
@@ -76,6 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         request = json.loads(self.rfile.read(size))
         count = max(1, min(NEW_TOKENS_MAX, int(request.get("tokens", 4))))
+        self.model.verify_if_due()
         self.answer(200, {"tokens": complete(self.model, str(request["prompt"]), count)})
 
     def answer(self, status, content):
