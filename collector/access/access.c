@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/file_version.h"
 #include "collector/access/access_file.h"
+#include "collector/access/basic_credential.h"
 
 /** Addresses whose first bits are those of `bytes`. */
 struct network {
@@ -249,6 +250,28 @@ static bool token_of_cookie(const char *cookie, char ret_token[ACCESS_TOKEN_BYTE
 	return false;
 }
 
+/* The tenant is the token's. A user that says another one is a mistake, which would be found late: as missing profiles. */
+static int by_basic(struct access *access, const char *encoded, struct identity *ret_identity,
+		    struct error *err)
+{
+	char tenant[ACCESS_TENANT_BYTES], token[ACCESS_TOKEN_BYTES];
+	struct identity identity;
+
+	if (basic_credential_read(encoded, tenant, token))
+		return error_set(err, -EACCES,
+				 "expected \"Authorization: Basic\" with the tenant as the user "
+				 "and the token as the password");
+	int rc = by_token(access, token, &identity, err);
+	explicit_bzero(token, sizeof(token));
+	if (rc)
+		return rc;
+	bool has_one = *identity.tenant && strcmp(identity.tenant, ACCESS_ALL_TENANTS) != 0;
+	if (has_one && *tenant && strcmp(identity.tenant, tenant) != 0)
+		return error_set(err, -EACCES, "the user is not the token's tenant");
+	*ret_identity = identity;
+	return 0;
+}
+
 /* A proxy that adds its header to its client's, or appends to it, must not let the client choose who it is. */
 static int by_proxy(struct access *access, const struct access_request *request,
 		    struct identity *ret_identity, struct error *err)
@@ -287,9 +310,11 @@ int access_identify(struct access *access, const struct access_request *request,
 	}
 	// A credential that is shown must hold: none falls back to another.
 	if (request->authorization) {
-		if (strncasecmp(request->authorization, "Bearer ", 7) != 0)
-			return error_set(err, -EACCES, "expected \"Authorization: Bearer TOKEN\"");
-		return by_token(access, request->authorization + 7, ret_identity, err);
+		if (strncasecmp(request->authorization, "Bearer ", 7) == 0)
+			return by_token(access, request->authorization + 7, ret_identity, err);
+		if (strncasecmp(request->authorization, "Basic ", 6) == 0)
+			return by_basic(access, request->authorization + 6, ret_identity, err);
+		return error_set(err, -EACCES, "expected \"Authorization: Bearer TOKEN\"");
 	}
 	if (request->cookie && token_of_cookie(request->cookie, token)) {
 		int rc = by_token(access, token, ret_identity, err);

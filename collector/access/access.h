@@ -13,7 +13,7 @@
 /** What a request shows. Each may be NULL. */
 struct access_request {
 	const char *address;       // the peer's, without its port
-	const char *authorization; // "Bearer TOKEN"
+	const char *authorization; // "Bearer TOKEN", or "Basic" with TENANT:TOKEN
 	const char *cookie;        // the header, with all cookies
 	const char *proxy_user;    // the value of access_options.proxy_header
 	bool has_more_users;       // the header came more than once

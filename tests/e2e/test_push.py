@@ -53,7 +53,7 @@ import sys, time
 sys.path.insert(0, sys.argv[3])
 import pyroscope
 pyroscope.configure(application_name="sdk-app", server_address=sys.argv[1], tags={"region": "eu"},
-                    http_headers={"Authorization": "Bearer " + sys.argv[2]})
+                    basic_auth_username="shop", basic_auth_password=sys.argv[2])
 def spin(until):
     while time.process_time() < until:
         sum(range(1000))

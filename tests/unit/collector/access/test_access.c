@@ -2,6 +2,8 @@
 // Credentials become identities; a credential that is shown must hold.
 #include "tests/unit/collector/access/access_fixture.h"
 
+#include <gnutls/gnutls.h>
+
 struct fixture {
 	struct access_folder folder;
 	struct access *access;
@@ -113,6 +115,50 @@ TEST(a_wrong_credential_falls_back_to_none)
 	close_fixture(&f);
 }
 
+// base64 of "USER:TOKEN"; @user as it is.
+static const char *basic(const char *user, const char *token)
+{
+	static char text[512];
+	char plain[256];
+	gnutls_datum_t encoded;
+	const gnutls_datum_t data = { (unsigned char *)plain,
+				      (unsigned int)snprintf(plain, sizeof(plain), "%s%s", user,
+							     token) };
+
+	assert_int_equal(0, gnutls_base64_encode2(&data, &encoded));
+	snprintf(text, sizeof(text), "Basic %.*s", (int)encoded.size, encoded.data);
+	gnutls_free(encoded.data);
+	return text;
+}
+
+TEST(a_token_is_a_password_too)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	const struct {
+		const char *what, *user, *token, *key;
+	} rows[] = {
+		{ "its tenant", "shop:", f.reader.token, "token:reader" },
+		{ "no user", ":", f.reader.token, "token:reader" },
+		{ "another tenant", "other:", f.reader.token, "" },
+		{ "another token", "shop:", "x", "" },
+		{ "no password", "shop", "", "" },
+		{ "too long", "shop:",
+		  "0123456789012345678901234567890123456789012345678901234567"
+		  "8901234567890123456789012345678901234567890123456789012345",
+		  "" },
+	};
+	for EACH (row, rows)
+		EXPECT_STR(row->key,
+			   who(&f, &(struct access_request){ .authorization = basic(row->user,
+										    row->token) }),
+			   row->what);
+	EXPECT_STR("", who(&f, &(struct access_request){ .authorization = "Basic \xff!" }),
+		   "not base64");
+	close_fixture(&f);
+}
+
 static const struct {
 	const char *address;
 	const char *user;
@@ -194,7 +240,7 @@ TEST(a_changed_file_is_in_force)
 }
 
 RUN_TESTS(cmocka_unit_test(without_a_file_everybody_is_local),
-	  cmocka_unit_test(a_token_is_an_identity),
+	  cmocka_unit_test(a_token_is_an_identity), cmocka_unit_test(a_token_is_a_password_too),
 	  cmocka_unit_test(a_wrong_credential_falls_back_to_none),
 	  cmocka_unit_test(only_the_proxy_names_persons),
 	  cmocka_unit_test(refuses_proxies_that_are_everybody),
