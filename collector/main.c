@@ -31,6 +31,7 @@
 #include "collector/ingest/readiness.h"
 #include "collector/ingest/rpc_events.h"
 #include "collector/options.h"
+#include "collector/profile_metrics/profile_metrics.h"
 #include "collector/resource_plan.h"
 #include "collector/spikes/spike_watch.h"
 #include "collector/store/clickhouse/clickhouse.h"
@@ -79,7 +80,8 @@ struct collector {
 	struct symbol_spaces *symbols;
 	struct rpc_server *grpc;
 	struct readiness *readiness;
-	struct spike_watch *spikes; // NULL: none
+	struct spike_watch *spikes;              // NULL: none
+	struct profile_metrics *profile_metrics; // NULL: none
 	struct http_api api;
 	struct http_guard guard;
 	struct http_server *http, *admin;
@@ -99,6 +101,7 @@ static void collector_close(struct collector *collector)
 		rpc_server_close(collector->grpc, GRPC_GRACE_MS);
 	http_server_close(collector->http, HTTP_GRACE_MS);
 	http_server_close(collector->admin, HTTP_GRACE_MS);
+	profile_metrics_close(collector->profile_metrics);
 	http_guard_deinit(&collector->guard);
 	readiness_free(collector->readiness);
 	receiver_free(collector->receiver);
@@ -313,6 +316,19 @@ static int open_spikes(struct collector *collector, struct error *err)
 	return options.interval_ns ? spike_watch_open(&options, &collector->spikes, err) : 0;
 }
 
+static int open_profile_metrics(struct collector *collector, struct error *err)
+{
+	const struct symbol_space *symbols = symbol_spaces_get(collector->symbols, "", NULL);
+	const struct profile_metrics_options options = {
+		.path = collector->options.profile_metrics,
+		.store = collector->store,
+		.metrics = &collector->metrics,
+		.symbolizer = symbols ? symbols->symbolizer : NULL,
+	};
+
+	return options.path ? profile_metrics_open(&options, &collector->profile_metrics, err) : 0;
+}
+
 // Divide the machine's memory and descriptors, and report it.
 static int plan_resources(struct collector *collector, struct error *err)
 {
@@ -443,6 +459,9 @@ static int collector_open(struct collector *collector, struct error *err)
 					       .metrics = &collector->metrics,
 					       .budget = &collector->messages };
 	rc = open_spikes(collector, err);
+	if (!rc)
+		rc = open_profile_metrics(collector, err);
+	collector->api.profile_metrics = collector->profile_metrics;
 	if (!rc)
 		rc = open_http(collector, err);
 	if (!rc)

@@ -386,6 +386,12 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .value = &options->page_url,
 		  .argument = "URL",
 		  .help = "Where people open the web page: links in alerts begin so" },
+		{ .name = "profile-metrics",
+		  .kind = CONFIG_STRING,
+		  .value = &options->profile_metrics,
+		  .argument = "FILE",
+		  .help = "Answer at /metrics/profiles what functions have of services, as this "
+			  "file says (YAML; docs/http-api.md)" },
 		{ .name = "grpc-threads",
 		  .kind = CONFIG_UINT,
 		  .value = &options->grpc_threads,
@@ -482,6 +488,7 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->roles);
 	free(options->tenant);
 	free(options->spike_webhook);
+	free(options->profile_metrics);
 	free(options->page_url);
 	free(options->log_level);
 	free(options->check);

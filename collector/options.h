@@ -25,6 +25,7 @@ struct collector_options {
 	uint64_t spike_scan_ns; // 0: never
 	char *spike_webhook;    // URL; NULL: none
 	char *page_url;         // NULL: unknown
+	char *profile_metrics;  // file; NULL: none
 	uint64_t grpc_threads;
 	uint64_t http_threads;
 	char *tls_cert, *tls_key, *tls_client_ca, *tls_crl; // files; NULL: none

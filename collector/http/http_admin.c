@@ -13,6 +13,7 @@ static const struct {
 	api_handler_fn handle; // must not wait for anything
 } routes[] = {
 	{ "/metrics", http_handle_metrics },
+	{ "/metrics/profiles", http_handle_profile_metrics },
 	{ "/healthz", http_handle_healthz },
 	{ "/readyz", http_handle_readyz },
 };
@@ -43,7 +44,8 @@ void http_admin_handle(void *context, const struct http_request *request,
 	response->endpoint = "unknown";
 	http_respond_error(
 		response, 404, "not_found", "",
-		"no such path; this listener has /metrics, /healthz and /readyz, and what "
+		"no such path; this listener has /metrics, /metrics/profiles, /healthz and "
+		"/readyz, and what "
 		"changes the store, as at --http: PUT and DELETE "
 		"/api/v1/debug-files/ID, POST and DELETE /api/v1/boosts, DELETE "
 		"/api/v1/series");

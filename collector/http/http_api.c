@@ -84,6 +84,7 @@ static const struct route routes[] = {
 	{ "/api/v1/login", 0, http_handle_login, false, ROUTE_LOGIN, HTTP_POST },
 	{ "/api/v1/logout", 0, http_handle_logout, false, ROUTE_OPEN, HTTP_POST },
 	{ "/metrics", 0, http_handle_metrics, false, ROUTE_READ, HTTP_GET },
+	{ "/metrics/profiles", 0, http_handle_profile_metrics, false, ROUTE_READ, HTTP_GET },
 	{ "/healthz", 0, http_handle_healthz, false, ROUTE_OPEN, HTTP_GET },
 	{ "/readyz", 0, http_handle_readyz, false, ROUTE_OPEN, HTTP_GET },
 };

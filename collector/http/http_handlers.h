@@ -13,6 +13,7 @@
 #include "collector/ingest/readiness.h"
 #include "collector/ingest/receiver.h"
 #include "collector/metrics/metrics.h"
+#include "collector/profile_metrics/profile_metrics.h"
 #include "collector/query/query.h"
 #include "collector/store/selector.h"
 #include "collector/store/store.h"
@@ -28,6 +29,7 @@ struct http_api {
 	struct receiver *receiver;
 	struct doors doors; // for pushes
 	struct metrics *metrics;
+	struct profile_metrics *profile_metrics; // NULL: none
 	struct symbol_spaces *symbols; // NULL: uploads are refused, only agents name frames
 	atomic_bool ready;             // false: starting or shutting down
 	struct readiness *readiness;   // NULL: only `ready` counts
@@ -161,6 +163,8 @@ void http_handle_agents(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_metrics(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
+void http_handle_profile_metrics(struct http_api *api, const struct api_request *request,
+				 struct http_response *response);
 void http_handle_healthz(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
 void http_handle_login(struct http_api *api, const struct api_request *request,

@@ -2,6 +2,8 @@
 // Answers with the collector's state: status, metrics, probes.
 #include "collector/http/http_handlers.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/version.h"
@@ -105,6 +107,20 @@ void http_handle_metrics(struct http_api *api, const struct api_request *request
 	store_read_stats(api->store, &stats);
 	response->media_type = "text/plain; version=0.0.4; charset=utf-8";
 	metrics_encode(api->metrics, &stats, agents_now(api, request->now_ns), &response->body);
+}
+
+/** Of all tenants: for who may see all of them, and whoever reaches --admin. */
+void http_handle_profile_metrics(struct http_api *api, const struct api_request *request,
+				 struct http_response *response)
+{
+	if (request->http && strcmp(request->http->identity.tenant, ACCESS_ALL_TENANTS) != 0) {
+		http_respond_error(response, 403, "forbidden", "",
+				   "these are metrics of all tenants: use a credential for all of "
+				   "them, or the address of --admin");
+		return;
+	}
+	response->media_type = "text/plain; version=0.0.4; charset=utf-8";
+	profile_metrics_encode(api->profile_metrics, request->now_ns, &response->body);
 }
 
 void http_handle_healthz(struct http_api *api, const struct api_request *request,

@@ -122,6 +122,9 @@
 	  "Spikes that --spike-webhook has accepted.")                                            \
 	X(METRIC_SPIKE_ALERTS_FAILED, "cairn_spike_alerts_failed_total",                          \
 	  "Spikes dropped: --spike-webhook did not accept them in three tries. See the log.")     \
+	X(METRIC_PROFILE_METRICS_FAILED, "cairn_profile_metrics_failed_total",                    \
+	  "Minutes of --profile-metrics that could not be asked: left out, then stale. See the "  \
+	  "log; use a narrower query.")                                                           \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                            \
 	  "Runs of the store's maintenance that failed. See the collector's log.")
 
