@@ -15,6 +15,7 @@
 #include "base/utc_text.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 #include "cli/no_match.h"
 
 #define MINUTE_NS (60 * NS_PER_SECOND)
@@ -25,6 +26,7 @@ struct delete_options {
 	struct api_request request; // its times: as given, then whole minutes
 	bool yes;
 	bool dry_run;
+	bool json;
 };
 
 /* What the collector says of a deletion. */
@@ -58,6 +60,8 @@ static int parse(int argc, char **argv, struct delete_options *options,
 		  "delete without asking" },
 		{ "dry-run", 0, CONFIG_BOOL, &options->dry_run, NULL, 0, 0, NULL,
 		  "only count the series that would be deleted" },
+		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
+		  "print a JSON object; with --yes or --dry-run" },
 	};
 	const struct config_program program = {
 		.name = "cairn delete",
@@ -110,6 +114,8 @@ static int check(struct delete_options *options, struct error *err)
 	if (!rc && request->from && request->to &&
 	    strtoull(request->from, NULL, 10) >= strtoull(request->to, NULL, 10))
 		rc = error_set(err, -EINVAL, "--from is not before --to");
+	if (!rc && options->json && !options->yes && !options->dry_run)
+		rc = error_set(err, -EINVAL, "--json asks nothing: it needs --yes or --dry-run");
 	if (!rc && !options->yes && !options->dry_run && !isatty(STDIN_FILENO))
 		rc = error_set(err, -EINVAL,
 			       "it would ask, but standard input is not a terminal; --yes deletes "
@@ -167,6 +173,19 @@ static bool is_confirmed(const struct delete_options *options, long long series)
 	return fgets(answer, sizeof(answer), stdin) && (*answer == 'y' || *answer == 'Y');
 }
 
+static void print_deletion(const struct delete_options *options, const struct deletion *deletion)
+{
+	if (options->json)
+		json_line_print(json_pack("{s:I, s:I, s:b}", "series", (json_int_t)deletion->series,
+					  "hours", (json_int_t)deletion->hours, "dry_run",
+					  options->dry_run));
+	else if (options->dry_run)
+		printf("%lld series would be deleted\n", deletion->series);
+	else
+		printf("deleted %lld series, in %lld hours of profiles\n", deletion->series,
+		       deletion->hours);
+}
+
 static int delete_series(const struct delete_options *options, struct error *err)
 {
 	struct deletion deletion = { 0 };
@@ -179,7 +198,7 @@ static int delete_series(const struct delete_options *options, struct error *err
 		if (!deletion.series)
 			return explain_no_series(options, err);
 		if (options->dry_run) {
-			printf("%lld series would be deleted\n", deletion.series);
+			print_deletion(options, &deletion);
 			return 0;
 		}
 		if (!is_confirmed(options, deletion.series))
@@ -189,8 +208,7 @@ static int delete_series(const struct delete_options *options, struct error *err
 	if (!rc && !deletion.series)
 		rc = explain_no_series(options, err);
 	if (!rc)
-		printf("deleted %lld series, in %lld hours of profiles\n", deletion.series,
-		       deletion.hours);
+		print_deletion(options, &deletion);
 	return rc;
 }
 

@@ -13,6 +13,7 @@
 #include "base/contract/profile_type.h"
 #include "cli/command.h"
 #include "cli/http_client.h"
+#include "cli/json_line.h"
 #include "cli/push_file.h"
 
 struct push_flags {
@@ -20,6 +21,7 @@ struct push_flags {
 	struct labels labels;
 	uint64_t hz, timeout_ns;
 	struct http_security security;
+	bool json;
 	int first_file;
 };
 
@@ -58,6 +60,8 @@ static int parse(int argc, char **argv, struct push_flags *flags, enum config_ou
 		{ "timeout", 0, CONFIG_DURATION, &flags->timeout_ns, "60s", 100 * NS_PER_MS,
 		  3600 * NS_PER_SECOND, "TIME", "time limit of each request" },
 		HTTP_SECURITY_OPTIONS(&flags->security),
+		{ "json", 0, CONFIG_BOOL, &flags->json, NULL, 0, 0, NULL,
+		  "print a JSON object per file" },
 	};
 	const struct config_program program = {
 		.name = "cairn push",
@@ -127,7 +131,19 @@ static void print_result(const char *path, bool has_more_files, const struct pus
 		fprintf(stderr, "cairn push: %s: %s\n", path, result->note);
 }
 
-static int push_all(const struct push_options *options, int count, char **paths)
+static void print_json(const char *path, const struct push_result *result)
+{
+	json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s}", "file", path,
+				   "format", result->format, "samples", (json_int_t)result->samples,
+				   "types", (json_int_t)result->types, "from_ns",
+				   (json_int_t)result->from_ns, "to_ns", (json_int_t)result->to_ns,
+				   "refused", (json_int_t)result->refused, "duplicate",
+				   result->duplicate, "note", result->note);
+
+	json_line_print(object);
+}
+
+static int push_all(const struct push_options *options, bool json, int count, char **paths)
 {
 	int exit_code = EXIT_OK;
 
@@ -140,7 +156,10 @@ static int push_all(const struct push_options *options, int count, char **paths)
 			exit_code = EXIT_FAILED;
 			continue;
 		}
-		print_result(paths[i], count > 1, &result);
+		if (json)
+			print_json(paths[i], &result);
+		else
+			print_result(paths[i], count > 1, &result);
 	}
 	return exit_code;
 }
@@ -160,7 +179,8 @@ int cmd_push(int argc, char **argv)
 		fprintf(stderr, "cairn push: %s\n", err.text);
 		exit_code = EXIT_USAGE;
 	} else if (outcome == CONFIG_RUN) {
-		exit_code = push_all(&options, argc - flags.first_file, argv + flags.first_file);
+		exit_code = push_all(&options, flags.json, argc - flags.first_file,
+				     argv + flags.first_file);
 	}
 	free(flags.collector_http);
 	free(flags.service);

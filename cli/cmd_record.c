@@ -21,6 +21,7 @@
 #include "base/profile/profile_merge.h"
 #include "cli/command.h"
 #include "cli/held_command.h"
+#include "cli/json_line.h"
 #include "cli/line_launcher.h"
 #include "cli/pid.h"
 #include "cli/profiler_events.h"
@@ -54,6 +55,7 @@ struct record_options {
 	struct recorded_types types;
 	bool idle;
 	bool native_only;
+	bool json;
 	uint64_t pid;
 	uint64_t frequency_hz;
 	struct labels labels;
@@ -130,6 +132,8 @@ static int parse(int argc, char **argv, struct record_options *options,
 		  "samples per second and CPU" },
 		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
 		  "resolve source lines and inlined calls of native code from DWARF" },
+		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
+		  "print what was recorded as JSON, too, on standard output" },
 		{ "label", 0, CONFIG_LABELS, &options->labels, NULL, 0, 0, "NAME=VALUE",
 		  "add a label to all series; repeatable" },
 	};
@@ -495,6 +499,43 @@ static void report_recording(const struct recording *recording)
 	}
 }
 
+/* [{"path", "types": [{"type", "total", "stacks"}], "kept_old"}] */
+static json_t *files_json(const struct recording *recording)
+{
+	const struct recording_files *files = &recording->options->files;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < files->count; i++) {
+		const struct recorded_types *of_file = &files->at[i].types;
+		json_t *types = json_array();
+
+		for (uint32_t t = 0; t < of_file->count; t++) {
+			uint32_t stacks = 0;
+
+			recorded_type_stacks(of_file->at[t], recording->merged, &stacks);
+			json_array_append_new(
+				types,
+				json_pack("{s:s, s:I, s:I}", "type", of_file->at[t]->type, "total",
+					  (json_int_t)recorded_type_total(of_file->at[t],
+									  recording->merged),
+					  "stacks", (json_int_t)stacks));
+		}
+		json_array_append_new(list, json_pack("{s:s, s:o, s:b}", "path", files->at[i].path,
+						      "types", types, "kept_old",
+						      files->at[i].is_old_kept));
+	}
+	return list;
+}
+
+static void print_json(const struct recording *recording)
+{
+	json_line_print(json_pack(
+		"{s:o, s:I, s:I, s:f, s:I}", "files", files_json(recording), "samples",
+		(json_int_t)recording->samples, "lost", (json_int_t)recording->dropped, "seconds",
+		(double)ns_between(recording->started_ns, recording->stopped_ns) / NS_PER_SECOND,
+		"idle_excluded", (json_int_t)recording->idle_excluded));
+}
+
 /* A shell's: the command's own, or that of the signal which killed it. */
 static int exit_code_of(const struct recording *recording)
 {
@@ -546,6 +587,8 @@ static int record(struct recording *recording, struct error *err)
 	report_recording(recording);
 	report_idle(recording);
 	report_full(recording);
+	if (recording->options->json)
+		print_json(recording);
 	return rc;
 }
 

@@ -16,12 +16,14 @@
 #include "cli/api_error.h"
 #include "cli/command.h"
 #include "cli/http_client.h"
+#include "cli/json_line.h"
 #include "cli/progress.h"
 
 struct upload_options {
 	char *collector_http;
 	uint64_t timeout_ns;
 	struct http_security security;
+	bool json;
 	int first_file;
 };
 
@@ -42,6 +44,8 @@ static int parse(int argc, char **argv, struct upload_options *options,
 		{ "timeout", 0, CONFIG_DURATION, &options->timeout_ns, "10m", 100 * NS_PER_MS,
 		  24 * 3600 * NS_PER_SECOND, "TIME", "time limit per file" },
 		HTTP_SECURITY_OPTIONS(&options->security),
+		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
+		  "print a JSON object per file" },
 	};
 	const struct config_program program = {
 		.name = "cairn upload",
@@ -120,7 +124,10 @@ static int upload(const struct upload_options *options, const char *path, struct
 		return error_set(err, -EINVAL,
 				 "not an ELF file with a build id; link it with --build-id");
 	int rc = send_file(options, path, fd, (uint64_t)status.st_size, build_id, err);
-	if (!rc)
+	if (!rc && options->json)
+		json_line_print(json_pack("{s:s, s:s, s:I}", "file", path, "build_id", build_id,
+					  "bytes", (json_int_t)status.st_size));
+	else if (!rc)
 		printf("%s: %s\n", path, build_id);
 	return rc;
 }

@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from fleet import Workload, program, unique, wait_until, workload, workload_argv
+from fleet import TYPE, Workload, program, unique, wait_until, workload, workload_argv
 from pprof_file import Pprof
 from terminal import Terminal
 
@@ -281,12 +281,14 @@ def test_ctrl_c_ends_command_and_writes_file(tmp_path):
 
 def record_waits(folder, *flags):
     """A command that sleeps for 1.5 s and then, as an event loop does, waits for work for 1 s: its off-CPU and CPU time, a file each."""
-    done = cairn("record", "--type", "off-cpu,cpu", "-o", f"{folder}/", "--format", "collapsed", *flags, "--", sys.executable, "-c",
+    done = cairn("record", "--type", "off-cpu,cpu", "-o", f"{folder}/", "--format", "collapsed", "--json", *flags, "--", sys.executable, "-c",
                  "import select, time; time.sleep(1.5); select.epoll().poll(1)")
     assert done.returncode == 0, done
     assert sorted(os.listdir(folder)) == ["cpu.collapsed", "off-cpu.collapsed"]
     assert re.search(r"wrote \S+/cpu\.collapsed: \d+ samples of ", done.stderr), done.stderr
     stacks = read_collapsed(folder / "off-cpu.collapsed")
+    cpu, off_cpu = (file["types"][0] for file in json.loads(done.stdout)["files"])
+    assert (cpu["type"], off_cpu["type"]) == (TYPE.CPU, TYPE.OFF_CPU) and off_cpu["total"] == sum(value for _, value in stacks)
     return (done.stderr, *(sum(value for frames, value in stacks if any(word in f for f in frames))
                            for word in ("nanosleep_[k]", "epoll_wait_[k]")))
 

@@ -59,6 +59,7 @@ def test_a_deleted_tenant_is_gone_for_good(secure, tmp_path):
             (red_reader, ["{}", "--yes"], 1, "lacks the role admin"),
             (secure.ops, ["{}", "--yes"], 1, "name one of them"),
             (red_admin, ["{}"], 2, "--yes"),
+            (red_admin, ["{}", "--json"], 2, "--json asks nothing"),
             (red_admin, ["--yes"], 2, "SELECTOR is missing"),
             (red_admin, ["{", "--yes"], 1, "column"),
             (red_admin, ["{}", "--from", "yesterday", "--yes"], 2, "--from")]:
@@ -66,6 +67,8 @@ def test_a_deleted_tenant_is_gone_for_good(secure, tmp_path):
         assert done.returncode == code and text in done.stderr, f"{words}: {done}"
     done = delete(secure, red_admin, "{}", "--dry-run")
     assert done.returncode == 0 and "series would be deleted" in done.stdout
+    counted = json.loads(delete(secure, red_admin, "{}", "--dry-run", "--json").stdout)
+    assert counted["dry_run"] and done.stdout.startswith(f"{counted['series']} series")
     done = delete(secure, red_admin, f'{{service="{blue}"}}', "--yes")
     assert done.returncode == 1 and "no series match" in done.stderr and not done.stdout, "another tenant's"
     assert {service: secure.api.total(service) for service in (red, blue)} == before, "nothing is deleted"

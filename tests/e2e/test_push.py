@@ -221,6 +221,8 @@ def test_files_by_cairn_push(collector, tmp_path):
     assert done.returncode == 1 and done.stdout == f"{folded}: pushed 2 samples of 1 profile type\n"
     assert done.stderr == f"cairn push: {tmp_path / 'none'}: cannot be read: No such file or directory\n"
     assert stacks(collector, "folded") == {"folded;a;b": 50_000_000, "folded;a": 10_000_000}
+    again = json.loads(cairn_push(collector, "--json", "--service", "folded", "--label", "env=prod", "--hz", "100", folded).stdout)
+    assert (again["file"], again["format"], again["samples"], again["types"], again["duplicate"]) == (str(folded), "collapsed stacks", 2, 1, True)
     done = cairn_push(collector, "--at", "2001-01-01T00:00:00Z", folded)
     assert done.returncode == 1 and "accepted range" in done.stderr, done
     assert cairn_push(collector, "--type", "nonsense", folded).returncode == 2

@@ -3,6 +3,7 @@
 people who upload them; inlined calls; Go without symbols."""
 import http.server
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -147,8 +148,9 @@ def test_uploads_survive_a_restart(collector, start_agent, split):
     agent = start_agent(collector)
     split.run(collector)
     agent.stop()
-    subprocess.run([program("cairn"), "upload", "--collector-http", f"http://{collector.http}",
-                    split.debug], check=True, capture_output=True)
+    done = subprocess.run([program("cairn"), "upload", "--json", "--collector-http", f"http://{collector.http}",
+                           split.debug], check=True, capture_output=True)
+    assert json.loads(done.stdout)["build_id"] == split.build_id
     collector.stop()
     collector.start()
     expect_named(collector.api.merge(split.name))
