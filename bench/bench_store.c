@@ -198,6 +198,26 @@ static void print_chunk_size(struct bench *bench)
 		       (unsigned long long)stats.chunk_bytes, (unsigned long long)stats.chunk_rows);
 }
 
+/** As maintenance does an hour and more later. */
+static void merge_hours(struct bench *bench)
+{
+	uint64_t cpu_ns = clock_process_cpu_ns();
+	struct store_stats stats = { .partitions = 1 };
+	struct error err = { 0 };
+
+	while (stats.partitions_merged < stats.partitions) {
+		if (store_maintain(bench->store, clock_realtime_ns(), &err) < 0)
+			die("merge: %s", err.text);
+		store_read_stats(bench->store, &stats);
+	}
+	if (store_flush(bench->store, &err) < 0) // what background compaction does in time
+		die("flush: %s", err.text);
+	printf("  %-46s %.2f M/CPU s\n", "rows merged",
+	       (double)stats.rows_merged / (double)(clock_process_cpu_ns() - cpu_ns) * 1e3);
+	printf("  %-46s %llu MB\n", "RSS after merging, peak",
+	       (unsigned long long)memory_kib("VmHWM:") / 1024);
+}
+
 // ---- queries ----------------------------------------------------------------------------------------
 
 static struct query query_of(struct bench *bench, const struct selector *selector,
@@ -286,20 +306,22 @@ static void bench_merge(struct bench *bench, const char *name, const char *selec
 {
 	struct selector selector = selector_or_die(selector_text);
 	struct query query = query_of(bench, &selector, length_ns);
-	double times[REPETITIONS_MAX];
+	double times[REPETITIONS_MAX], cpu[REPETITIONS_MAX];
 	struct error err = { 0 };
 
 	query.group_by = group_by;
 	for (uint32_t i = 0; i < bench->repetitions; i++) {
-		uint64_t start_ns = clock_monotonic_ns();
+		uint64_t start_ns = clock_monotonic_ns(), cpu_ns = clock_process_cpu_ns();
 		struct flame_tree tree;
 
 		if (query_flame_tree(&query, &tree, &err) < 0)
 			die("merge: %s", err.text);
 		times[i] = (double)(clock_monotonic_ns() - start_ns) / 1e6;
+		cpu[i] = (double)(clock_process_cpu_ns() - cpu_ns) / 1e6;
 		flame_tree_deinit(&tree);
 	}
 	print_figure(name, times, bench->repetitions, "ms");
+	print_figure("the same, CPU time", cpu, bench->repetitions, "ms");
 	selector_deinit(&selector);
 }
 
@@ -320,13 +342,13 @@ static void bench_regions(struct bench *bench, const char *name, const char *sel
 	};
 	for (uint32_t i = 0; i < bench->repetitions; i++) {
 		uint64_t start_ns = clock_monotonic_ns();
-		uint64_t start_cpu_ns = clock_of(CLOCK_PROCESS_CPUTIME_ID);
+		uint64_t start_cpu_ns = clock_process_cpu_ns();
 		struct flame_tree tree;
 
 		if (query_flame_tree(&query, &tree, &err) < 0)
 			die("regions: %s", err.text);
 		times[i] = (double)(clock_monotonic_ns() - start_ns) / 1e6;
-		cpu[i] = (double)(clock_of(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_ns) / 1e6;
+		cpu[i] = (double)(clock_process_cpu_ns() - start_cpu_ns) / 1e6;
 		flame_tree_deinit(&tree);
 	}
 	print_figure(name, times, bench->repetitions, "ms");
@@ -338,19 +360,21 @@ static void bench_heat_map(struct bench *bench, const char *name, const char *se
 {
 	struct selector selector = selector_or_die(selector_text);
 	struct query query = query_of(bench, &selector, 3600 * NS_PER_SECOND);
-	double times[REPETITIONS_MAX];
+	double times[REPETITIONS_MAX], cpu[REPETITIONS_MAX];
 	struct error err = { 0 };
 
 	for (uint32_t i = 0; i < bench->repetitions; i++) {
-		uint64_t start_ns = clock_monotonic_ns();
+		uint64_t start_ns = clock_monotonic_ns(), cpu_ns = clock_process_cpu_ns();
 		struct heat_map map;
 
 		if (query_heat_map(&query, FLEET_SLOT_NS, 0, &map, &err) < 0)
 			die("heat map: %s", err.text);
 		times[i] = (double)(clock_monotonic_ns() - start_ns) / 1e6;
+		cpu[i] = (double)(clock_process_cpu_ns() - cpu_ns) / 1e6;
 		heat_map_deinit(&map);
 	}
 	print_figure(name, times, bench->repetitions, "ms");
+	print_figure("the same, CPU time", cpu, bench->repetitions, "ms");
 	selector_deinit(&selector);
 }
 
@@ -454,8 +478,8 @@ int main(int argc, char **argv)
 	parse_options(&bench, argc, argv);
 	if (!bench.keep && !mkdtemp(path))
 		die("bench_store: cannot make a directory in /tmp");
-	// Whole hours in the past: no row is in the future, and partitions are whole.
-	bench.from_ns = (clock_realtime_ns() / hour_ns - (bench.minutes + 59) / 60) * hour_ns;
+	// Whole hours in the past, and one more, after which they are merged: no row is in the future, and partitions are whole.
+	bench.from_ns = (clock_realtime_ns() / hour_ns - (bench.minutes + 59) / 60 - 1) * hour_ns;
 	bench.to_ns = bench.from_ns + bench.minutes * 60 * NS_PER_SECOND;
 
 	printf("store: %u hosts, %u min, 20 ms slots, 99 Hz, %u off-CPU intervals a minute and "
@@ -470,6 +494,10 @@ int main(int argc, char **argv)
 	       (unsigned long long)memory_kib("VmHWM:") / 1024);
 	store_flush(bench.store, NULL);
 	print_chunk_size(&bench);
+	print_sizes(&bench);
+	query_cpu(&bench);
+	printf("store: the same, merged\n");
+	merge_hours(&bench);
 	print_sizes(&bench);
 	query_cpu(&bench);
 	if (bench.off_cpu)

@@ -427,6 +427,9 @@ static int collector_open(struct collector *collector, struct error *err)
 	const struct store_options store_options = {
 		.path = collector->options.data,
 		.retention_ns = collector->options.retention_ns,
+		.seconds_after_ns = collector->options.seconds_after_ns,
+		.minutes_after_ns = collector->options.minutes_after_ns,
+		.upgrade = collector->options.upgrade_store,
 		.accept_clock = collector->options.accept_clock,
 		.memory_bytes = collector->memory.store_bytes,
 		.disk_free_bytes = collector->options.disk_free_bytes,

@@ -262,9 +262,9 @@ void http_api_end_upload(void *context, struct http_request *request)
 	http_end_debug_file(api, request);
 }
 
-/** Say what damage has left out of an answer. */
-static void note_damage(struct http_api *api, const struct api_request *request,
-			struct http_response *response)
+/** Say what damage has left out of an answer, and how long the slots of what it is about are. */
+static void note_quality(struct http_api *api, const struct api_request *request,
+			 struct http_response *response)
 {
 	struct store_damage damage;
 
@@ -273,6 +273,7 @@ static void note_damage(struct http_api *api, const struct api_request *request,
 		snprintf(response->incomplete, sizeof(response->incomplete),
 			 "damaged; partitions=%u; first_ns=%llu", damage.partitions,
 			 (unsigned long long)damage.first_ns);
+	response->resolution_ns = store_resolution(api->store, request->range);
 }
 
 /** What a path allows, if not GET and HEAD, is one method. */
@@ -330,7 +331,7 @@ void http_api_handle(void *context, const struct http_request *request,
 	memcpy(parsed.label, label, sizeof(label));
 	route->handle(api, &parsed, response);
 	if (route->known & API_FROM)
-		note_damage(api, &parsed, response);
+		note_quality(api, &parsed, response);
 }
 
 void http_api_done(void *context, const struct http_request *request,

@@ -70,6 +70,7 @@ void http_handle_series(struct http_api *api, const struct api_request *request,
 	api_append_type(body, request);
 	append_key(body, "first_step_ns", set.first_step_ns);
 	append_key(body, "step_ns", set.step_ns);
+	append_key(body, "resolution_ns", set.resolution_ns);
 	buffer_append_string(body, ",\"series\":[");
 	for (uint32_t i = 0; i < set.count; i++) {
 		if (i)
@@ -97,6 +98,7 @@ void http_handle_heatmap(struct http_api *api, const struct api_request *request
 	api_append_type(body, request);
 	append_key(body, "from_ns", map.from_ns);
 	append_key(body, "slot_ns", map.slot_ns);
+	append_key(body, "resolution_ns", map.resolution_ns);
 	append_key(body, "value_max", (uint64_t)map.value_max);
 	buffer_append_string(body, ",\"values\":");
 	json_append_ints(body, map.values, map.slot_count);

@@ -104,7 +104,7 @@ static void add_header(struct MHD_Response *answer, const char *name, const char
 
 static void add_headers(struct MHD_Response *answer, const struct http_response *response)
 {
-	char seconds[16];
+	char seconds[16], resolution[24];
 
 	add_header(answer, "Content-Type", response->media_type);
 	add_header(answer, "ETag", response->etag);
@@ -126,6 +126,11 @@ static void add_headers(struct MHD_Response *answer, const struct http_response 
 		add_header(answer, "Connection", "close");
 	add_header(answer, "Cairn-Incomplete",
 		   response->incomplete[0] ? response->incomplete : NULL);
+	if (response->resolution_ns) {
+		snprintf(resolution, sizeof(resolution), "%llus",
+			 (unsigned long long)(response->resolution_ns / NS_PER_SECOND));
+		add_header(answer, "Cairn-Resolution", resolution);
+	}
 	if (response->retry_after_s) {
 		snprintf(seconds, sizeof(seconds), "%u", response->retry_after_s);
 		add_header(answer, "Retry-After", seconds);

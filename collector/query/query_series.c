@@ -284,6 +284,7 @@ int query_series(const struct query *query, uint64_t step_ns, struct query_serie
 		return rc;
 
 	set.first_step_ns = whole.range.from_ns;
+	set.resolution_ns = store_resolution(query->store, whole.range);
 	set.step_count = (uint32_t)((whole.range.to_ns - whole.range.from_ns) / step_ns);
 	_cleanup_free_ int64_t *values =
 		calloc((size_t)plan.row_count * set.step_count + 1, sizeof(*values));
@@ -387,6 +388,7 @@ int query_heat_map(const struct query *query, uint64_t slot_ns, uint64_t peak_ns
 		return rc;
 
 	map.from_ns = whole.range.from_ns;
+	map.resolution_ns = store_resolution(query->store, whole.range);
 	map.slot_count = (uint32_t)((whole.range.to_ns - whole.range.from_ns) / slot_ns);
 	map.values = calloc(map.slot_count, sizeof(*map.values));
 	if (!map.values)

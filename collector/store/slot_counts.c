@@ -61,13 +61,42 @@ static void count_intervals(const struct slot_counts *counting, const struct sto
 	}
 }
 
+enum { SPREAD_UNIT_NS = 1000000 }; // to which rolled-up rows are spread
+
+/** Add the part of one row that lies in the slots, by the share of its time in each. */
+static void spread_row(const struct slot_counts *counting, const struct store_rows *rows,
+		       uint32_t number, int64_t *counts)
+{
+	uint64_t slots = (rows->more_slots ? rows->more_slots[number] : 0) + 1ULL;
+	uint64_t start_ns = rows->slots[number] * rows->slot_ns, units = slots * rows->slot_ns;
+	uint64_t to = start_ns > counting->from_ns
+			      ? (start_ns - counting->from_ns) / counting->slot_ns
+			      : 0;
+	uint64_t at = counting->from_ns > start_ns ? counting->from_ns - start_ns : 0;
+	int64_t value = rows->values[number];
+
+	units /= SPREAD_UNIT_NS;
+	at /= SPREAD_UNIT_NS;
+	for (uint64_t next; at < units && to < counting->slot_count; to++, at = next) {
+		uint64_t end_ns = counting->from_ns + (to + 1) * counting->slot_ns;
+
+		next = (end_ns - start_ns) / SPREAD_UNIT_NS;
+		next = next < units ? next : units;
+		add_count(&counts[to], interval_before(value, (uint32_t)units - 1, next) -
+					       interval_before(value, (uint32_t)units - 1, at));
+	}
+}
+
 void slot_counts_add(const struct slot_counts *counting, const struct store_rows *rows)
 {
 	uint64_t row = counting->rows ? counting->rows[rows->series] : 0;
 	int64_t *counts = counting->counts + row * counting->slot_count;
 
-	if (rows->more_slots)
-		count_intervals(counting, rows, counts);
-	else
-		count_slots(counting, rows, counts);
+	if (rows->slot_ns > counting->slot_ns && rows->slot_ns <= counting->rolled_up_ns)
+		for (uint32_t i = 0; i < rows->count; i++)
+			spread_row(counting, rows, i, counts);
+		else if (rows->more_slots)
+			count_intervals(counting, rows, counts);
+		else
+			count_slots(counting, rows, counts);
 }

@@ -8,7 +8,14 @@ struct slot_counts {
 	uint64_t from_ns, slot_ns, slot_count;
 	const uint32_t *rows; // by number of the series; NULL: all to row 0
 	int64_t *counts;
+	uint64_t rolled_up_ns; // rows with slots up to so long may be rolled up; 0: none is
 };
 
-/** A row outside of the slots counts nowhere, an interval where its slots begin. Rows begin at or after from_ns, or are intervals. */
+/**
+ * A row that is rolled up to a slot longer than the answer's is spread evenly over its time: where in it the samples
+ * were is not known any more.
+ *
+ * A row outside of the slots counts nowhere, an interval where its slots begin. Rows begin at or after from_ns, or are
+ * intervals.
+ */
 void slot_counts_add(const struct slot_counts *counting, const struct store_rows *rows);

@@ -39,14 +39,17 @@ struct store_clock {
 };
 
 struct store_options {
-	const char *path;         // directory, created if missing
-	uint64_t retention_ns;    // older partitions are dropped whole; 0: never
-	uint64_t partition_ns;    // 0: the default, 1 h
-	uint64_t memory_bytes;    // for caches and open partitions; 0: the default, 512 MiB
-	uint32_t close_rows_max;  // rows of a minute that are closed at once; 0: the default, 4 Mi
-	uint64_t disk_free_bytes; // to be kept free on the disk; 0: nothing
-	uint64_t size_bytes_max;  // of the store's files; 0: no limit
-	bool accept_clock;        // the operator says that the clock is right
+	const char *path;          // directory, created if missing
+	uint64_t retention_ns;     // older partitions are dropped whole; 0: never
+	uint64_t partition_ns;     // 0: the default, 1 h
+	uint64_t memory_bytes;     // for caches and open partitions; 0: the default, 512 MiB
+	uint32_t close_rows_max;   // rows of a minute that are closed at once; 0: the default, 4 Mi
+	uint64_t disk_free_bytes;  // to be kept free on the disk; 0: nothing
+	uint64_t size_bytes_max;   // of the store's files; 0: no limit
+	uint64_t seconds_after_ns; // older partitions have slots of a second; 0: never
+	uint64_t minutes_after_ns; // older partitions have slots of a minute; 0: never
+	bool upgrade;      // write the newest format: earlier programs cannot go on with the store
+	bool accept_clock; // the operator says that the clock is right
 	const struct store_clock *clock; // NULL: the system's
 };
 
@@ -162,9 +165,11 @@ struct store_stats {
 	uint64_t repairs;             // of files that could not be read
 	uint64_t agents_damaged;      // entries of acknowledged sequences
 	uint64_t series_deleted;
-	uint64_t rows_deleted;     // removed from disk since
-	uint64_t tombstones;       // deletions by partition that wait for its rewrite
-	uint64_t tombstone_series; // in them
+	uint64_t rows_deleted;      // removed from disk since
+	uint64_t tombstones;        // deletions by partition that wait for its rewrite
+	uint64_t tombstone_series;  // in them
+	uint64_t rows_merged;       // written to merged chunks
+	uint64_t partitions_merged; // of which all closed minutes are merged
 };
 
 /** What a deletion has found. */
@@ -219,7 +224,8 @@ int store_scan(struct store *store, const struct store_selection *selection,
 /**
  * Sum values per slot of @slot_ns, without reading stacks. Slot i begins at range.from_ns + i *
  * slot_ns; there are slot_count = (range.to_ns - range.from_ns) / slot_ns whole ones. A stored slot
- * counts whole where it begins, an interval slot by slot. A series' sums are added to
+ * counts whole where it begins, an interval slot by slot; a slot that age has made longer than the answer's is
+ * spread evenly over those. A series' sums are added to
  * @counts[row * slot_count ...]; row is @rows[series number], or 0 if @rows is NULL. Sums wrap.
  */
 int store_activity(struct store *store, const struct store_selection *selection,
@@ -249,7 +255,7 @@ int store_delete(struct store *store, const struct selector *selector, struct ti
 
 /** Close minutes that are due, drop old partitions. Call it about once a second, on one thread. */
 int store_maintain(struct store *store, uint64_t now_ns, struct error *err);
-/** Close all open minutes (for tests and benchmarks). */
+/** Close all open minutes, and free the disk of what is deleted (for tests and benchmarks). */
 int store_flush(struct store *store, struct error *err);
 
 /** Add a backup of the store, as it is now, to @folder. Batches are stored and queries run meanwhile. */
@@ -259,4 +265,6 @@ void store_read_stats(struct store *store, struct store_stats *ret_stats);
 /** Damage in partitions that overlap @range. */
 void store_read_damage(struct store *store, struct time_range range,
 		       struct store_damage *ret_damage);
+/** The longest slots that age has given to rows in @range; 0: they are as they came. */
+uint64_t store_resolution(struct store *store, struct time_range range);
 void store_read_health(struct store *store, struct store_health *ret_health);

@@ -127,6 +127,11 @@ void store_read_damage(struct store *store, struct time_range range,
 	store->ops->read_damage(store, range, ret_damage);
 }
 
+uint64_t store_resolution(struct store *store, struct time_range range)
+{
+	return store->ops->resolution(store, range);
+}
+
 void store_read_health(struct store *store, struct store_health *ret_health)
 {
 	store->ops->read_health(store, ret_health);

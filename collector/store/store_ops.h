@@ -33,6 +33,7 @@ struct store_ops {
 	void (*read_stats)(struct store *store, struct store_stats *ret_stats);
 	void (*read_damage)(struct store *store, struct time_range range,
 			    struct store_damage *ret_damage);
+	uint64_t (*resolution)(struct store *store, struct time_range range);
 	void (*read_health)(struct store *store, struct store_health *ret_health);
 };
 

@@ -121,9 +121,11 @@ export class HeatPane {
 	#showNote(grid, lanes) {
 		const isSampled = !isCoarse(grid) && lanes.some(({ type }) => type === TYPE.CPU);
 		const column = formatStep(grid.column_ms);
+		const rolledUp_ms = Math.max(0, ...lanes.map(({ answer }) => answer.resolution_ns / 1e6));
+		const even = rolledUp_ms > grid.cell_ms ? ` Profiles of this age have slots of ${formatStep(rolledUp_ms)}, drawn evenly.` : "";
 
-		byId("heat-note").textContent = isCoarse(grid) ? `Column: ${column}, from bottom to top. Cell: ${formatStep(grid.cell_ms)}, its` :
-			`Column: ${column}, from bottom to top. Cell: ${SLOT_MS} ms.${isSampled ? " Of CPU time a sample counts whole in its cell." : ""}`;
+		byId("heat-note").textContent = isCoarse(grid) ? `Column: ${column}, from bottom to top.${even} Cell: ${formatStep(grid.cell_ms)}, its` :
+			`Column: ${column}, from bottom to top.${even} Cell: ${SLOT_MS} ms.${isSampled ? " Of CPU time a sample counts whole in its cell." : ""}`;
 		byId("heat-modes").hidden = !isCoarse(grid);
 	}
 

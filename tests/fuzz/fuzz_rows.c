@@ -88,7 +88,8 @@ static size_t good_rows(uint8_t *bytes, size_t size_max, unsigned int seed)
 					.value = 10000 * (int64_t)(i % 7) };
 	buffer_append_byte(&buffer, (uint8_t)seed);
 	if (seed & 1)
-		chunk_encode(encoder, rows, SEED_ROWS, 20 * NS_PER_MS, &buffer, &count);
+		chunk_encode(encoder, rows, SEED_ROWS, 20 * NS_PER_MS, seed / 4 % 3, &buffer,
+			     &count);
 	else
 		raw_rows_encode(rows, SEED_ROWS, 20 * NS_PER_MS, &buffer);
 	size_t size = buffer.size <= size_max ? buffer.size : 0;

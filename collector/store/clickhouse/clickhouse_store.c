@@ -170,6 +170,13 @@ static void read_damage(struct store *store, struct time_range range,
 	*ret_damage = (struct store_damage){ 0 };
 }
 
+/** Rows stay as they came. */
+static uint64_t resolution(struct store *store, struct time_range range)
+{
+	(void)store, (void)range;
+	return 0;
+}
+
 static void read_health(struct store *base, struct store_health *ret_health)
 {
 	struct clickhouse_store *store = (struct clickhouse_store *)base;
@@ -225,6 +232,7 @@ static const struct store_ops clickhouse_ops = {
 	.backup = backup,
 	.read_stats = read_stats,
 	.read_damage = read_damage,
+	.resolution = resolution,
 	.read_health = read_health,
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of one group of series in one minute, as compressed columns.
+// Rows of one group of series in one or more minutes, as compressed columns.
 //
 // A position is a pair (series, slot) that has rows, or (series, slot, more_slots) in a chunk with
 // intervals; positions are numbered in order. For each node the chunk stores the positions where it
@@ -10,6 +10,9 @@
 // and stored raw. The widths compress well together with those of nodes of similar frequency, so each
 // class of frequency has a column of its own. Values are in order of position, where equal ones
 // follow each other, as indexes into a palette of the chunk's frequent values, or in full.
+//
+// A closed minute's chunk has rows of that minute. Merging (rocksdb_merge.c) makes chunks of fewer series and more
+// minutes: a reader of few series unpacks less, and rows of a quiet host fill a chunk.
 //
 // A chunk holds as many series of a group (service, type, slot length) as fit CHUNK_ROWS_MAX. A chunk
 // per series would have 10 to 100 rows on most hosts: too few to pay for its head and to compress.
@@ -33,11 +36,21 @@ void chunk_encoder_freep(struct chunk_encoder **encoder);
 
 /**
  * Append a chunk of @rows to @chunk. @rows are sorted by series; they are reordered, and equal
- * (series, slot, more_slots, node) are added up. @ret_count: the rows left. Returns 0; -ENOMEM; -E2BIG
- * above CHUNK_ROWS_LIMIT.
+ * (series, slot, more_slots, node) are added up. @minutes: that the slots may lie in, from the first's; 0: one, in
+ * the layout of store format 2. @ret_count: the rows left. Returns 0; -ENOMEM; -E2BIG above
+ * CHUNK_ROWS_LIMIT.
  */
 int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count, uint64_t slot_ns,
-		 struct buffer *chunk, uint32_t *ret_count);
+		 uint32_t minutes, struct buffer *chunk, uint32_t *ret_count);
+
+/** What a chunk's head says, without unpacking it. */
+struct chunk_head {
+	uint64_t slot_ns;
+	uint32_t row_count;
+};
+
+/** Read @chunk's head. -EBADMSG if it is damaged. */
+int chunk_read_head(struct bytes chunk, struct chunk_head *ret_head);
 
 struct chunk_decoder;
 struct chunk_decoder *chunk_decoder_new(void);

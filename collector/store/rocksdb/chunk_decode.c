@@ -42,6 +42,8 @@ struct chunk_decoder {
 	int64_t palette[PALETTE_MAX];
 	uint32_t palette_count;
 	uint64_t slot_ns, scale;
+	uint64_t slots_max; // of the chunk's minutes
+	uint64_t present;   // a bit for each column that is not empty
 	bool with_lengths;
 	uint32_t series_count, row_count, position_count;
 	struct section *sections;
@@ -112,6 +114,19 @@ static int read_palette(struct chunk_decoder *decoder, struct reader *reader)
 	return 0;
 }
 
+/** Read what versions from CHUNK_VERSION_SPAN on have of their minutes and columns. */
+static int read_span(struct chunk_decoder *decoder, uint64_t version, struct reader *reader)
+{
+	bool is_span = version >= CHUNK_VERSION_SPAN;
+	uint64_t minutes = is_span ? reader_varint(reader) : 1;
+
+	decoder->present = is_span ? reader_varint(reader) : UINT64_MAX;
+	if (reader->failed || !minutes || minutes > CHUNK_MINUTES_MAX)
+		return -EBADMSG;
+	decoder->slots_max = minutes * MINUTE_SLOTS_MAX;
+	return 0;
+}
+
 static int read_head(struct chunk_decoder *decoder, struct reader *reader)
 {
 	uint64_t version = reader_varint(reader);
@@ -119,23 +134,28 @@ static int read_head(struct chunk_decoder *decoder, struct reader *reader)
 	decoder->slot_ns = reader_varint(reader);
 	decoder->scale = reader_varint(reader);
 	uint64_t series_count = reader_varint(reader), row_count = reader_varint(reader);
-	if (reader->failed || version < CHUNK_VERSION || version > CHUNK_VERSION_INTERVALS ||
+	if (reader->failed || version < CHUNK_VERSION || version > CHUNK_VERSION_SPAN_INTERVALS ||
 	    decoder->slot_ns < SLOT_NS_MIN || row_count > CHUNK_ROWS_LIMIT ||
 	    series_count > row_count)
 		return -EBADMSG;
-	decoder->with_lengths = version == CHUNK_VERSION_INTERVALS;
+	decoder->with_lengths = chunk_version_has_lengths(version);
 	decoder->series_count = (uint32_t)series_count;
 	decoder->row_count = (uint32_t)row_count;
-	return read_palette(decoder, reader);
+	int rc = read_palette(decoder, reader);
+	return rc ? rc : read_span(decoder, version, reader);
 }
 
 static int read_columns(struct chunk_decoder *decoder, struct reader *reader)
 {
 	int column_count = chunk_column_count(decoder->with_lengths);
 
+	if (decoder->present != UINT64_MAX && decoder->present >> column_count)
+		return -EBADMSG;
 	for (int i = 0; i < column_count; i++) {
 		struct column *column = &decoder->columns[i];
-		uint64_t size = reader_varint(reader), packed = reader_varint(reader);
+		bool is_present = decoder->present >> i & 1;
+		uint64_t size = is_present ? reader_varint(reader) : 0;
+		uint64_t packed = is_present ? reader_varint(reader) : 0;
 
 		if (reader->failed || size > COLUMN_BYTES_MAX)
 			return -EBADMSG;
@@ -327,12 +347,12 @@ static uint32_t row_at(const struct chunk_decoder *decoder, uint32_t position)
 	return position ? decoder->ends[position - 1] : 0;
 }
 
-/** Read the next position's more_slots; its slots must lie in the minute. */
+/** Read the next position's more_slots; its slots must lie in the chunk's minutes. */
 static inline int read_length(struct chunk_decoder *decoder, uint64_t slot, uint32_t *ret_more)
 {
 	uint64_t more_slots = reader_varint(&decoder->readers[COLUMN_LENGTHS]);
 
-	if (slot >= MINUTE_SLOTS_MAX || more_slots >= MINUTE_SLOTS_MAX - slot)
+	if (slot >= decoder->slots_max || more_slots >= decoder->slots_max - slot)
 		return -EBADMSG;
 	*ret_more = (uint32_t)more_slots;
 	return 0;
@@ -347,7 +367,7 @@ static int read_slots(struct chunk_decoder *decoder, const struct section *secti
 
 	for (uint32_t i = section->first; i < section->first + section->count; i++) {
 		slot += reader_varint(reader);
-		if (slot >= MINUTE_SLOTS_MAX)
+		if (slot >= decoder->slots_max)
 			return -EBADMSG;
 		for (; row < decoder->ends[i]; row++)
 			decoder->rows.slots[row] = first_slot + slot;
@@ -645,4 +665,19 @@ int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct
 	place_positions(decoder);
 	return query->detail == SCAN_SUMS ? decode_sums(decoder, query)
 					  : decode_rows(decoder, query);
+}
+
+int chunk_read_head(struct bytes chunk, struct chunk_head *ret_head)
+{
+	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
+
+	reader_varint(&reader); // version
+	uint64_t slot_ns = reader_varint(&reader);
+	reader_varint(&reader); // scale
+	reader_varint(&reader); // series
+	uint64_t row_count = reader_varint(&reader);
+	if (reader.failed || slot_ns < SLOT_NS_MIN || row_count > CHUNK_ROWS_LIMIT)
+		return -EBADMSG;
+	*ret_head = (struct chunk_head){ slot_ns, (uint32_t)row_count };
+	return 0;
 }

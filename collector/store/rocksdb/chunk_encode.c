@@ -345,13 +345,30 @@ static int pack_column(struct chunk_encoder *encoder, const struct buffer *colum
 	return packed->rc;
 }
 
-static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t series_count,
-		       uint32_t row_count, struct buffer *chunk)
+static uint64_t version_of(const struct chunk_encoder *encoder, uint32_t minutes)
+{
+	if (minutes)
+		return encoder->with_lengths ? CHUNK_VERSION_SPAN_INTERVALS : CHUNK_VERSION_SPAN;
+	return encoder->with_lengths ? CHUNK_VERSION_INTERVALS : CHUNK_VERSION;
+}
+
+/** Append the number of minutes, and which columns are not empty: of 33 most chunks have a few. */
+static void write_span(const struct chunk_encoder *encoder, uint32_t minutes, struct buffer *chunk)
+{
+	uint64_t present = 0;
+
+	for (int i = 0; i < chunk_column_count(encoder->with_lengths); i++)
+		present |= (uint64_t)(encoder->columns[i].size > 0) << i;
+	buffer_append_varint(chunk, minutes);
+	buffer_append_varint(chunk, present);
+}
+
+static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t minutes,
+		       uint32_t series_count, uint32_t row_count, struct buffer *chunk)
 {
 	int64_t before = 0;
 
-	buffer_append_varint(chunk,
-			     encoder->with_lengths ? CHUNK_VERSION_INTERVALS : CHUNK_VERSION);
+	buffer_append_varint(chunk, version_of(encoder, minutes));
 	buffer_append_varint(chunk, slot_ns);
 	buffer_append_varint(chunk, (uint64_t)encoder->scale);
 	buffer_append_varint(chunk, series_count);
@@ -362,11 +379,13 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 				      (int64_t)((uint64_t)encoder->palette[i] - (uint64_t)before));
 		before = encoder->palette[i];
 	}
+	if (minutes)
+		write_span(encoder, minutes, chunk);
 	buffer_clear(&encoder->packed);
 	for (int i = 0; i < chunk_column_count(encoder->with_lengths); i++) {
 		int rc = encoder->columns[i].rc;
 
-		if (rc == 0)
+		if (rc == 0 && (!minutes || encoder->columns[i].size))
 			rc = pack_column(encoder, &encoder->columns[i], chunk);
 		if (rc < 0)
 			return rc;
@@ -376,7 +395,7 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 }
 
 int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count, uint64_t slot_ns,
-		 struct buffer *chunk, uint32_t *ret_count)
+		 uint32_t minutes, struct buffer *chunk, uint32_t *ret_count)
 {
 	uint32_t series_count;
 
@@ -398,5 +417,5 @@ int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count
 	sort_occurrences(encoder, count);
 	encode_nodes(encoder, count, positions);
 	*ret_count = count;
-	return write_chunk(encoder, slot_ns, series_count, count, chunk);
+	return write_chunk(encoder, slot_ns, minutes, series_count, count, chunk);
 }

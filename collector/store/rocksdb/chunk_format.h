@@ -2,7 +2,8 @@
 // The layout of a chunk: docs/format.md. A head of varints:
 //
 //   version, slot_ns, scale, series count, row count, palette size, palette (ascending deltas),
-//   for each column: unpacked size, packed size (0: raw)
+//   from CHUNK_VERSION_SPAN on: minutes that the rows may lie in, a bit for each column that is not empty
+//   for each column (from CHUNK_VERSION_SPAN on: that is not empty): unpacked size, packed size (0: raw)
 //
 // then the columns, each a zstd frame or raw bytes:
 //
@@ -14,7 +15,7 @@
 //   escapes    per escaped value: value / scale, zig-zag
 //   bits       per row, by (node, position): its distance's bits below the highest
 //   classes    per row, by (node, position): its distance's width; one column per class of nodes
-//   lengths    per position: more_slots; only in CHUNK_VERSION_INTERVALS
+//   lengths    per position: more_slots; only in versions with intervals
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +26,10 @@
 enum {
 	CHUNK_VERSION = 1,           // no row is an interval
 	CHUNK_VERSION_INTERVALS = 2, // with the column of lengths
-	CHUNK_CLASSES = 25,          // log2 of CHUNK_ROWS_LIMIT, and one
+	CHUNK_VERSION_SPAN = 3,      // of one or more minutes; no row is an interval
+	CHUNK_VERSION_SPAN_INTERVALS = 4,
+	CHUNK_MINUTES_MAX = 60,
+	CHUNK_CLASSES = 25, // log2 of CHUNK_ROWS_LIMIT, and one
 	PALETTE_MAX = 255,
 	VALUE_ESCAPE = 255,
 };
@@ -47,6 +51,11 @@ enum chunk_column {
 static inline int chunk_column_count(bool with_lengths)
 {
 	return with_lengths ? COLUMN_COUNT : COLUMN_LENGTHS;
+}
+
+static inline bool chunk_version_has_lengths(uint64_t version)
+{
+	return version == CHUNK_VERSION_INTERVALS || version == CHUNK_VERSION_SPAN_INTERVALS;
 }
 
 /** The class of a node with @rows rows in a chunk of @positions (rows <= positions). */

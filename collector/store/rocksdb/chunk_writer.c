@@ -196,7 +196,8 @@ int chunk_writer_put(struct chunk_writer *writer, uint32_t group, uint32_t last_
 		     struct row *rows, uint32_t count, uint64_t slot_ns)
 {
 	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
-	int rc = chunk_encode(writer->encoder, rows, count, slot_ns, &chunk, &count);
+	int rc = chunk_encode(writer->encoder, rows, count, slot_ns, writer->minutes, &chunk,
+			      &count);
 
 	if (rc == 0)
 		rc = put_chunk(writer, CHUNK_ROWS, group, last_series, &chunk);
@@ -217,7 +218,8 @@ static int put_rollup(struct chunk_writer *writer, enum chunk_kind kind, uint32_
 {
 	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
 	uint32_t kept;
-	int rc = chunk_encode(writer->encoder, rows, count, slot_ns, &chunk, &kept);
+	int rc =
+		chunk_encode(writer->encoder, rows, count, slot_ns, writer->minutes, &chunk, &kept);
 
 	return rc ? rc : put_chunk(writer, kind, group, 0, &chunk);
 }

@@ -24,6 +24,7 @@ struct chunk_writer {
 	struct db_batch *batch;        // borrowed
 	uint64_t partition_ns;         // where the partition begins
 	uint32_t minute;
+	uint32_t minutes;                 // as of chunk_encode()
 	uint64_t sequence;                // of the chunks
 	uint64_t chunk_bytes, chunk_rows; // written
 	struct group_sums sums;           // of the group so far

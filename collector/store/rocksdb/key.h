@@ -8,6 +8,7 @@
 //   raw         partition(8) minute(2) sequence(8)                -> rows of one batch
 //   dictionary  partition(8) kind(1) sequence(8)                  -> records of enum record_kind
 //   chunk       partition(8) minute(2) kind(1) group(4) sequence(8) last_series(4)
+//               partition(8) 0xffff(2) group(4) first_minute(2) minutes(1) rollups(1) sequence(8) last_series(4)
 //
 // The sequence counts the store's commits and is never reused. Keys are in order of time: files of
 // different times do not overlap, and compaction has little to rewrite.
@@ -31,6 +32,7 @@ enum record_kind {
 	RECORD_SERIES = 5,
 	RECORD_PRESENCE = 6,  // which series have rows in a minute
 	RECORD_TOMBSTONE = 7, // which series' rows are deleted, and may be on disk still
+	RECORD_MERGE = 8,     // how far the partition's chunks are merged
 };
 
 /** On disk: append only. 1 is free. */
@@ -126,6 +128,56 @@ static inline struct chunk_key key_read_chunk(const uint8_t *bytes)
 		.sequence = key_number(bytes + 15, 8),
 		.last_series = (uint32_t)key_number(bytes + 23, 4),
 	};
+}
+
+/** Instead of a minute: after all minutes of a partition come its merged chunks. */
+#define KEY_MERGED 0xffff
+
+/** Which rollups of a merged chunk's minutes there may be: a bit by enum chunk_kind. */
+#define MERGED_HAS(kind) (1U << (kind))
+
+/** A merged chunk's key after its partition. */
+struct merged_key {
+	uint32_t group;
+	uint32_t first_minute, minutes; // that it covers
+	uint32_t rollups;               // MERGED_HAS
+	uint64_t sequence;              // the last commit that it may have rows of
+	uint32_t last_series;           // as in a chunk's
+};
+enum { KEY_MERGED_BYTES = 30 };
+
+static inline struct key key_of_merged(uint64_t partition, const struct merged_key *merged)
+{
+	struct key key = key_of_partition(partition);
+
+	key_append(&key, KEY_MERGED, 2);
+	key_append(&key, merged->group, 4);
+	key_append(&key, merged->first_minute, 2);
+	key_append(&key, merged->minutes, 1);
+	key_append(&key, merged->rollups, 1);
+	key_append(&key, merged->sequence, 8);
+	key_append(&key, merged->last_series, 4);
+	return key;
+}
+
+/** @bytes has KEY_MERGED_BYTES. */
+static inline struct merged_key key_read_merged(const uint8_t *bytes)
+{
+	return (struct merged_key){
+		.group = (uint32_t)key_number(bytes + 10, 4),
+		.first_minute = (uint32_t)key_number(bytes + 14, 2),
+		.minutes = bytes[16],
+		.rollups = bytes[17],
+		.sequence = key_number(bytes + 18, 8),
+		.last_series = (uint32_t)key_number(bytes + 26, 4),
+	};
+}
+
+/** Do the chunks with these keys have the same group, minutes and sequence? */
+static inline bool merged_key_is_of(const struct merged_key *a, const struct merged_key *b)
+{
+	return a->group == b->group && a->first_minute == b->first_minute &&
+	       a->minutes == b->minutes && a->rollups == b->rollups && a->sequence == b->sequence;
 }
 
 static inline struct key key_of_meta(const char *name)

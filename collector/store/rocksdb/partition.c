@@ -12,6 +12,7 @@
 
 enum {
 	PARTITION_FORMAT = 1,
+	MERGE_FORMAT = 1,
 	// A query's load is lost if an append loads first. After so many the query loads like an append.
 	READ_ATTEMPTS_MAX = 3,
 };
@@ -767,6 +768,26 @@ void partition_evict(struct partition *partition)
 	forest_view_unref(take(partition->view));
 	partition->generation++;
 	partition_publish(partition);
+}
+
+void partition_encode_merge(uint64_t resolution_ns, uint64_t sequence, struct buffer *record)
+{
+	buffer_append_varint(record, MERGE_FORMAT);
+	buffer_append_varint(record, resolution_ns);
+	buffer_append_varint(record, sequence);
+}
+
+int partition_decode_merge(struct partition *partition, struct bytes record)
+{
+	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
+	uint64_t format = reader_varint(&reader), resolution_ns = reader_varint(&reader);
+	uint64_t sequence = reader_varint(&reader);
+
+	if (reader.failed || format != MERGE_FORMAT || resolution_ns > MINUTE_NS)
+		return -EBADMSG;
+	partition->figures.resolution_ns = resolution_ns;
+	partition->merge_begun = !sequence;
+	return 0;
 }
 
 int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary)

@@ -29,7 +29,8 @@ enum { PARTITION_DAMAGE_BYTES = 160 };
 struct partition_figures {
 	_Atomic uint64_t nodes, series, oldest_ns, newest_ns, memory_bytes;
 	_Atomic uint64_t tombstones, tombstone_series;
-	atomic_bool damaged;
+	_Atomic uint64_t resolution_ns; // the longest slots that age has given to rows; 0: none
+	atomic_bool damaged, merged;    // merged: all closed minutes are
 };
 
 struct partition {
@@ -51,6 +52,9 @@ struct partition {
 	uint32_t series_saved;
 	struct head head;
 	struct tombstone_list *tombstones; // NULL: none
+	bool keeps_chunks;                 // some are damaged: they are not merged
+	bool merge_begun;                  // to longer slots, and not finished
+	uint64_t merge_after_ns;           // monotonic: late rows are collected until then
 	bool keeps_tombstones; // what they are about is damaged, and cannot be rewritten
 	uint64_t used_ns;      // monotonic, for eviction
 	// What is wrong with what is on disk; "": nothing known. Queries read what they can.
@@ -121,6 +125,11 @@ uint64_t partition_memory(const struct partition *partition);
 void partition_publish(struct partition *partition);
 /** Free the dictionaries unless an append is in flight. */
 void partition_evict(struct partition *partition);
+
+/** Note how far the partition is merged, as @record says. -EBADMSG if it is damaged. */
+int partition_decode_merge(struct partition *partition, struct bytes record);
+/** The record of slots of @resolution_ns at most, and of the merge that is complete; @sequence 0: it has begun. */
+void partition_encode_merge(uint64_t resolution_ns, uint64_t sequence, struct buffer *record);
 
 int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary);
 

@@ -28,8 +28,8 @@ struct checking {
 	struct partition *partition;
 	struct chunk_decoder *decoder;
 	struct row_columns scratch;
-	uint32_t *identity; // by series: itself
-	uint32_t minute, group;
+	uint32_t *identity;              // by series: itself
+	uint32_t minute, minutes, group; // of the chunk or run
 	bool is_rollup;
 };
 
@@ -111,22 +111,33 @@ static int list_partitions(struct checking *checking, enum db_family family)
 
 // ---- rows ---------------------------------------------------------------------------------------------
 
+/** Slots are as long as the series', or as the partition's age has made them. */
+static bool has_slot(const struct partition *partition, const struct indexed_series *series,
+		     uint64_t slot_ns)
+{
+	return slot_ns == series->slot_ns ||
+	       (slot_ns > series->slot_ns && slot_ns <= partition->figures.resolution_ns);
+}
+
 static int check_rows(void *context, const struct store_rows *rows)
 {
 	struct checking *checking = context;
 	struct partition *partition = checking->partition;
 	const struct postings *postings = partition->postings;
 	uint64_t minute_ns = partition->start_ns + checking->minute * MINUTE_NS;
-	uint64_t presence = partition_presence(partition, minute_ns, minute_ns + MINUTE_NS);
+	uint64_t end_ns = minute_ns + checking->minutes * MINUTE_NS;
+	uint64_t presence = partition_presence(partition, minute_ns, end_ns);
 
 	checking->found->rows += checking->is_rollup ? 0 : rows->count;
 	for (uint32_t i = 0; i < rows->count; i++)
-		if (rows->nodes[i] >= partition->forest->node_count)
+		if (rows->nodes[i] >= partition->forest->node_count ||
+		    rows->slots[i] * rows->slot_ns < minute_ns ||
+		    rows->slots[i] * rows->slot_ns >= end_ns)
 			return -EBADMSG;
 	if (checking->is_rollup)
 		return 0;
 	const struct indexed_series *series = &postings->series[rows->series];
-	return series->presence & presence && series->slot_ns == rows->slot_ns &&
+	return series->presence & presence && has_slot(partition, series, rows->slot_ns) &&
 			       (checking->group == UINT32_MAX || series->group == checking->group)
 		       ? 0
 		       : -EBADMSG;
@@ -146,20 +157,40 @@ static struct row_query query_of_all(struct checking *checking, uint64_t slot_ns
 	};
 }
 
-static int check_chunk(struct checking *checking, struct bytes key, struct bytes chunk)
+/** Read what a chunk's key says of its rows. */
+static bool read_key(struct checking *checking, struct bytes key, uint32_t *ret_last_series)
 {
-	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
-	const struct postings *postings = checking->partition->postings;
+	checking->minutes = 1;
+	checking->is_rollup = false;
+	if (key.size == KEY_MERGED_BYTES) {
+		struct merged_key at = key_read_merged(key.at);
 
-	checking->found->chunks++;
+		checking->minute = at.first_minute;
+		checking->minutes = at.minutes;
+		checking->group = at.group;
+		*ret_last_series = at.last_series;
+		return true;
+	}
 	if (key.size != KEY_CHUNK_BYTES)
-		return -EBADMSG;
+		return false;
 	struct chunk_key at = key_read_chunk(key.at);
 	checking->minute = at.minute;
 	checking->group = at.group;
 	checking->is_rollup = at.kind != CHUNK_ROWS;
-	if (at.group >= postings->group_count || at.minute * MINUTE_NS >= checking->partition_ns ||
-	    (!checking->is_rollup && at.last_series >= postings->series_count))
+	*ret_last_series = at.last_series;
+	return true;
+}
+
+static int check_chunk(struct checking *checking, struct bytes key, struct bytes chunk)
+{
+	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
+	const struct postings *postings = checking->partition->postings;
+	uint32_t last_series;
+
+	checking->found->chunks++;
+	if (!read_key(checking, key, &last_series) || checking->group >= postings->group_count ||
+	    checking->minute * MINUTE_NS >= checking->partition_ns ||
+	    (!checking->is_rollup && last_series >= postings->series_count))
 		return -EBADMSG;
 	reader_varint(&reader); // version
 	struct row_query query = query_of_all(checking, reader_varint(&reader));
@@ -174,6 +205,7 @@ static int check_run(struct checking *checking, struct bytes key, struct bytes r
 	if (key.size != KEY_RAW_BYTES)
 		return -EBADMSG;
 	checking->minute = (uint32_t)key_number((const uint8_t *)key.at + 8, 2);
+	checking->minutes = 1;
 	checking->group = UINT32_MAX;
 	checking->is_rollup = false;
 	int rc = raw_rows_open(record, &rows);
@@ -236,6 +268,8 @@ static int check_record(struct checking *checking, struct bytes key, struct byte
 		return partition_summary_decode(value, &summary);
 	case RECORD_TOMBSTONE:
 		return check_tombstone(value);
+	case RECORD_MERGE:
+		return partition_decode_merge(checking->partition, value);
 	default: // read as a whole below
 		return 0;
 	}

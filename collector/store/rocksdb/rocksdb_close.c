@@ -160,6 +160,7 @@ static int close_groups(struct closing *closing)
 						 .batch = closing->batch,
 						 .partition_ns = closing->partition->start_ns,
 						 .minute = closing->minute,
+						 .minutes = rocksdb_chunk_minutes(closing->store),
 						 .sequence = closing->sequence };
 	rc = chunk_writer_init(&closing->writer);
 	for (uint32_t from = 0, to; from < closing->ref_count && rc == 0; from = to) {
@@ -256,8 +257,10 @@ static int finish_closing(struct closing *closing, struct error *err)
 	if (!partition->dropped)
 		// Not synced: if the write is lost, so is the deletion of the runs.
 		rc = db_write(closing->store->db, closing->batch, false, err);
-	if (rc == 0)
+	if (rc == 0) {
 		head_remove(&partition->head, closing->minute, closing->sequence);
+		rocksdb_note_unmerged(closing->store, partition);
+	}
 	partition_publish(partition);
 	pthread_mutex_unlock(&partition->lock);
 	if (rc == 0) {

@@ -34,7 +34,8 @@ enum {
 	L0_FILES_SLOW = 500,
 	DB_DAMAGE_BYTES = 240,
 	LOG_FILE_BYTES = 4 << 20,
-	BACKUPS_KEPT = 2, // they share files; one that is damaged leaves the other
+	DELETIONS_WINDOW = 64, // of keys in a file
+	BACKUPS_KEPT = 2,      // they share files; one that is damaged leaves the other
 };
 
 struct db {
@@ -212,6 +213,10 @@ static void set_family_options(struct db *db, enum db_family family, uint64_t me
 	rocksdb_options_set_write_buffer_size(options, memory_bytes / 16);
 	rocksdb_options_set_max_write_buffer_number(options, 3);
 	rocksdb_options_set_target_file_size_base(options, 32 << 20);
+	if (family ==
+	    DB_CHUNK) // files that delete much are compacted: what was merged leaves the disk
+		rocksdb_options_add_compact_on_deletion_collector_factory(options, DELETIONS_WINDOW,
+									  DELETIONS_WINDOW / 2);
 	if (family == DB_RAW) // deleted within minutes: compaction returns the disk space
 		rocksdb_options_set_level0_file_num_compaction_trigger(options, 2);
 	db->families[family] = options;
@@ -487,6 +492,15 @@ void db_compact_range(struct db *db, enum db_family family, struct bytes from, s
 {
 	rocksdb_compact_range_cf(db->rocksdb, db->handles[family], from.at, from.size, to.at,
 				 to.size);
+}
+
+void db_suggest_compaction(struct db *db, enum db_family family, struct bytes from, struct bytes to)
+{
+	char *text = NULL;
+
+	rocksdb_suggest_compact_range_cf(db->rocksdb, db->handles[family], from.at, from.size,
+					 to.at, to.size, &text);
+	rocksdb_free(text); // it stays as it is, until a compaction comes anyway
 }
 
 struct db_iterator *db_iterator_open(struct db *db, enum db_family family, struct bytes from,

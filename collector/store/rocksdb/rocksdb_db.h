@@ -93,6 +93,9 @@ int db_flush(struct db *db, struct error *err);
 /** Rewrite @family without deleted keys: all of it, or what lies in [from, to). */
 void db_compact(struct db *db, enum db_family family);
 void db_compact_range(struct db *db, enum db_family family, struct bytes from, struct bytes to);
+/** Have RocksDB's own threads do that for [from, to), when they come to it. */
+void db_suggest_compaction(struct db *db, enum db_family family, struct bytes from,
+			   struct bytes to);
 
 /**
  * Iterate over a snapshot of the keys in [from, to), starting before the first. @keep: blocks that

@@ -343,6 +343,16 @@ static void keeper_read_damage(struct store *base, struct time_range range,
 	release(keeper_of(base));
 }
 
+static uint64_t keeper_resolution(struct store *base, struct time_range range)
+{
+	struct rocksdb_store *store = borrow(keeper_of(base), NULL);
+	uint64_t resolution_ns = store ? rocksdb_resolution(store, range) : 0;
+
+	if (store)
+		release(keeper_of(base));
+	return resolution_ns;
+}
+
 static void keeper_read_health(struct store *base, struct store_health *ret_health)
 {
 	struct error cause = { 0 };
@@ -658,6 +668,7 @@ static const struct store_ops keeper_ops = {
 	.backup = keeper_backup,
 	.read_stats = keeper_read_stats,
 	.read_damage = keeper_read_damage,
+	.resolution = keeper_resolution,
 	.read_health = keeper_read_health,
 };
 

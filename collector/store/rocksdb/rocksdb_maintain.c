@@ -348,6 +348,8 @@ static int maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *
 		rc = close_all_due(store, &list, now_ns, err);
 	if (rc == 0)
 		rc = rocksdb_rewrite(store, &list, err);
+	if (rc == 0 && clock_is_trusted) // by age
+		rc = rocksdb_merge(store, &list, now_ns, err);
 	if (rc == 0 && clock_is_trusted)
 		rc = expire_agents(store, now_ns, err);
 	if (rc == 0 && clock_is_trusted)
@@ -376,8 +378,10 @@ int rocksdb_flush(struct rocksdb_store *store, struct error *err)
 		error_set(err, rc, "store: out of memory");
 	for (uint32_t i = 0; i < list.count && rc == 0; i++)
 		rc = close_due(store, list.partitions[i], UINT64_MAX - LATE_ROWS_DELAY_NS, 0, err);
-	if (rc == 0)
+	if (rc == 0) {
 		db_compact(store->db, DB_RAW);
+		db_compact(store->db, DB_CHUNK);
+	}
 	pthread_mutex_unlock(&store->maintain_lock);
 	return rc;
 }

@@ -69,15 +69,6 @@ static int keep_rows(void *context, const struct store_rows *rows)
 	return rc;
 }
 
-static uint64_t slot_ns_of(struct bytes chunk)
-{
-	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
-
-	reader_varint(&reader); // version
-	uint64_t slot_ns = reader_varint(&reader);
-	return slot_ns ? slot_ns : 1; // 0 is damage, which the decoder reports
-}
-
 static void delete_chunk(struct group_rewriting *group, enum chunk_kind kind, uint32_t last_series)
 {
 	struct chunk_key at = group->at;
@@ -97,8 +88,11 @@ static int rewrite_chunk(struct group_rewriting *group, struct bytes chunk)
 				   .wanted_count = group->rewrite->series_count,
 				   .context = group,
 				   .rows = keep_rows };
+	struct chunk_head head;
 
-	group->slot_ns = slot_ns_of(chunk);
+	if (chunk_read_head(chunk, &head) < 0)
+		return -EBADMSG;
+	group->slot_ns = head.slot_ns;
 	group->first_slot =
 		slot_at(partition->start_ns + group->at.minute * MINUTE_NS, group->slot_ns);
 	query.first_slot = group->first_slot;
@@ -218,7 +212,8 @@ static int rewrite_group(struct rocksdb_store *store, const struct rewrite *rewr
 		.at = { .minute = minute, .kind = CHUNK_ROWS, .group = number },
 		.writer = { .encoder = store->encoder,
 			    .partition_ns = rewrite->partition->start_ns,
-			    .minute = minute },
+			    .minute = minute,
+			    .minutes = rocksdb_chunk_minutes(store) },
 	};
 	struct chunk_key end = { .minute = minute, .kind = CHUNK_ROWS, .group = number + 1 };
 	struct key from = key_of_chunk(rewrite->partition->start_ns, &group.at);
@@ -451,11 +446,15 @@ static int give_up(struct rocksdb_store *store, int rc, struct error *err)
 /** Do a part of the pass under way. */
 static int step(struct rocksdb_store *store, struct error *err)
 {
+	struct rewrite *rewrite = &store->rewrite;
 	uint32_t minute, group;
 
-	return next_group(&store->rewrite, &minute, &group)
-		       ? rewrite_group(store, &store->rewrite, minute, group, err)
-		       : finish(store, err);
+	if (next_group(rewrite, &minute, &group))
+		return rewrite_group(store, rewrite, minute, group, err);
+	if (rewrite->next_merged < rewrite->group_count)
+		return rocksdb_rewrite_merged(store, rewrite,
+					      rewrite->groups[rewrite->next_merged++], err);
+	return finish(store, err);
 }
 
 static bool is_to_rewrite(struct partition *partition)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "collector/store/rocksdb/chunk_format.h"
 #include "collector/store/rocksdb/key.h"
 #include "collector/store/slot_counts.h"
 
@@ -28,6 +29,7 @@ struct reading {
 	struct forest_view *view; // NULL if rows are not asked for
 	struct run_list runs;
 	struct db_iterator *chunks;
+	bool is_merged; // no minute has chunks of its own
 	struct tombstone_list *tombstones;
 	uint64_t covering;     // the tombstones that are applied in not_deleted
 	uint32_t *not_deleted; // as the selection's wanted; NULL: not made yet
@@ -57,9 +59,9 @@ static void reading_deinit(struct reading *reading)
 static int open_chunks(struct reading *reading, struct db *db)
 {
 	struct chunk_key from = { .minute = reading->first_minute };
-	struct chunk_key to = { .minute = reading->last_minute + 1 };
 	struct key from_key = key_of_chunk(reading->partition->start_ns, &from);
-	struct key to_key = key_of_chunk(reading->partition->start_ns, &to);
+	// Merged chunks come after all minutes.
+	struct key to_key = key_of_partition(reading->partition->start_ns + 1);
 
 	reading->chunks =
 		db_iterator_open(db, DB_CHUNK, key_bytes(&from_key), key_bytes(&to_key), false);
@@ -113,6 +115,7 @@ static int list_rows(struct reading *reading, struct rocksdb_store *store)
 		rc = open_chunks(reading, store->db);
 	if (rc == 0)
 		reading->tombstones = tombstone_list_ref(partition->tombstones);
+	reading->is_merged = partition->figures.merged;
 	pthread_mutex_unlock(&partition->lock);
 	return rc;
 }
@@ -188,35 +191,44 @@ static int leave_out(struct reading *reading, int rc, const char *what)
 	return 0;
 }
 
-/** Set the query's range in slots of @slot_ns, for rows of @minute. */
-static void set_query_range(struct reading *reading, uint32_t minute, uint64_t slot_ns)
+/** Set the query's range to @range in slots of @slot_ns, for rows whose slots count from @minute. */
+static void set_query_range(struct reading *reading, uint32_t minute, struct time_range range,
+			    uint64_t slot_ns)
 {
 	uint64_t start_ns = reading->partition->start_ns + minute * MINUTE_NS;
 
 	reading->query.first_slot = slot_at(start_ns, slot_ns);
-	reading->query.from_slot = slot_at(reading->range.from_ns, slot_ns);
-	reading->query.to_slot = slot_at(reading->range.to_ns, slot_ns);
+	reading->query.from_slot = slot_at(range.from_ns, slot_ns);
+	reading->query.to_slot = slot_at(range.to_ns, slot_ns);
 }
 
-static uint64_t chunk_slot_ns(struct bytes chunk)
-{
-	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
-
-	reader_varint(&reader); // version
-	uint64_t slot_ns = reader_varint(&reader);
-	return slot_ns ? slot_ns : 1; // 0 is damage, which the decoder reports
-}
-
-static int decode_chunk(struct reading *reading, uint32_t minute)
+static int decode_chunk(struct reading *reading, uint32_t minute, struct time_range range)
 {
 	struct bytes chunk = db_iterator_value(reading->chunks);
+	struct chunk_head head;
 	int rc = deadline_check(reading->deadline, reading->err);
 
 	if (rc < 0)
 		return rc;
-	set_query_range(reading, minute, chunk_slot_ns(chunk));
-	return leave_out(reading, chunk_decode(reading->decoder, chunk, &reading->query),
-			 "a chunk is damaged");
+	rc = chunk_read_head(chunk, &head);
+	if (rc == 0) {
+		set_query_range(reading, minute, range, head.slot_ns);
+		rc = chunk_decode(reading->decoder, chunk, &reading->query);
+	}
+	return leave_out(reading, rc, "a chunk is damaged");
+}
+
+/** Seek the first chunk at or after @key. */
+static bool seek_key(struct reading *reading, const struct key *key)
+{
+	if (db_iterator_seek(reading->chunks, key_bytes(key)))
+		return true;
+	// Asked at once: the next seek forgets a failure.
+	int rc = leave_out(reading, db_iterator_check(reading->chunks, reading->err),
+			   "a block of chunks is damaged");
+	if (!reading->read_rc)
+		reading->read_rc = rc;
+	return false;
 }
 
 /** Seek the first chunk at or after @wanted in the same minute, kind and group. */
@@ -225,18 +237,9 @@ static bool seek_chunk(struct reading *reading, const struct chunk_key *wanted,
 {
 	struct key key = key_of_chunk(reading->partition->start_ns, wanted);
 
-	if (!db_iterator_seek(reading->chunks, key_bytes(&key))) {
-		// Asked at once: the next seek forgets a failure.
-		int rc = leave_out(reading, db_iterator_check(reading->chunks, reading->err),
-				   "a block of chunks is damaged");
-		if (!reading->read_rc)
-			reading->read_rc = rc;
+	if (!seek_key(reading, &key) || db_iterator_key(reading->chunks).size != KEY_CHUNK_BYTES)
 		return false;
-	}
-	struct bytes found = db_iterator_key(reading->chunks);
-	if (found.size != KEY_CHUNK_BYTES)
-		return false;
-	*ret_found = key_read_chunk(found.at);
+	*ret_found = key_read_chunk(db_iterator_key(reading->chunks).at);
 	return ret_found->minute == wanted->minute && ret_found->kind == wanted->kind &&
 	       ret_found->group == wanted->group;
 }
@@ -272,7 +275,7 @@ static int read_rows(struct reading *reading, const struct selected_group *group
 
 	wanted.last_series = group->series[0];
 	while (rc == 0 && seek_chunk(reading, &wanted, &found) && found.sequence == at.sequence) {
-		rc = decode_chunk(reading, at.minute);
+		rc = decode_chunk(reading, at.minute, reading->range);
 		if (!next_series(group, found.last_series, &wanted.last_series))
 			break;
 	}
@@ -294,7 +297,7 @@ static int read_rollup(struct reading *reading, const struct selected_group *gro
 	if (!seek_chunk(reading, &at, &found) || found.sequence != at.sequence)
 		rc = -ENOENT;
 	else
-		rc = decode_chunk(reading, at.minute);
+		rc = decode_chunk(reading, at.minute, reading->range);
 	reading->query.wanted = wanted;
 	return rc;
 }
@@ -330,14 +333,124 @@ static int read_group(struct reading *reading, uint32_t minute, uint32_t number)
 	return rc;
 }
 
+// ---- merged chunks ------------------------------------------------------------------------------------
+
+/** Seek the first merged chunk at or after @wanted in the same group. */
+static bool seek_merged(struct reading *reading, const struct merged_key *wanted,
+			struct merged_key *ret_found)
+{
+	struct key key = key_of_merged(reading->partition->start_ns, wanted);
+
+	if (!seek_key(reading, &key) || db_iterator_key(reading->chunks).size != KEY_MERGED_BYTES)
+		return false;
+	*ret_found = key_read_merged(db_iterator_key(reading->chunks).at);
+	return ret_found->group == wanted->group;
+}
+
+/** Minutes [from, to) of a span of merged chunks, whose rows are read together. */
+struct merged_minutes {
+	uint32_t from, to;
+	uint64_t covering; // the tombstones about them
+};
+
+/** As read_rows(), of merged chunks: those of @minutes. */
+static int read_merged_rows(struct reading *reading, const struct selected_group *group,
+			    struct merged_key at, const struct merged_minutes *minutes)
+{
+	uint64_t start_ns = reading->partition->start_ns;
+	struct time_range range = { start_ns + minutes->from * MINUTE_NS,
+				    start_ns + minutes->to * MINUTE_NS };
+	struct merged_key wanted = at, found;
+	bool any_deleted;
+
+	if (minutes->from == minutes->to)
+		return 0;
+	if (range.from_ns < reading->range.from_ns)
+		range.from_ns = reading->range.from_ns;
+	if (range.to_ns > reading->range.to_ns)
+		range.to_ns = reading->range.to_ns;
+	int rc = leave_out_deleted(reading, minutes->from, at.sequence, &any_deleted);
+	wanted.last_series = group->series[0];
+	while (rc == 0 && seek_merged(reading, &wanted, &found) && merged_key_is_of(&found, &at)) {
+		rc = decode_chunk(reading, at.first_minute, range);
+		if (!next_series(group, found.last_series, &wanted.last_series))
+			break;
+	}
+	return rc;
+}
+
+/** Read a group's merged chunks of one span: minute by minute the rollup, and between those the rows. */
+static int read_span(struct reading *reading, uint32_t number, struct merged_key at)
+{
+	const struct selected_group *group = &reading->selected->groups[number];
+	uint32_t end = at.first_minute + at.minutes;
+	bool has_rollup = reading->joined[number] && reading->rollup != CHUNK_ROWS &&
+			  at.rollups & MERGED_HAS(reading->rollup);
+	struct merged_minutes minutes = { .from = at.first_minute };
+	int rc = 0;
+
+	if (minutes.from < reading->first_minute)
+		minutes.from = reading->first_minute;
+	if (end > reading->last_minute + 1)
+		end = reading->last_minute + 1;
+	for (minutes.to = minutes.from; minutes.to < end && rc == 0; minutes.to++) {
+		const struct chunk_key rollup = { .minute = minutes.to,
+						  .group = at.group,
+						  .sequence = at.sequence };
+		uint64_t covering =
+			tombstone_list_covering(reading->tombstones, minutes.to, at.sequence);
+
+		if (covering != minutes.covering) {
+			rc = read_merged_rows(reading, group, at, &minutes);
+			minutes.from = minutes.to;
+			minutes.covering = covering;
+		}
+		if (rc || !has_rollup || covering ||
+		    (reading->rollup != CHUNK_TOTALS && !minute_is_whole(reading, minutes.to)))
+			continue;
+		reading->query.wanted = reading->selected->wanted;
+		rc = read_rollup(reading, group, rollup);
+		if (rc == -ENOENT) {
+			rc = 0;
+			continue;
+		}
+		if (rc == 0)
+			rc = read_merged_rows(reading, group, at, &minutes);
+		minutes.from = minutes.to + 1;
+	}
+	return rc ? rc : read_merged_rows(reading, group, at, &minutes);
+}
+
+/** Read a group's merged chunks. */
+static int read_merged(struct reading *reading, uint32_t number)
+{
+	struct merged_key wanted = { .group = reading->selected->groups[number].group };
+	struct merged_key found;
+	int rc = 0;
+
+	if (reading->first_minute >= CHUNK_MINUTES_MAX) // earlier ones end before
+		wanted.first_minute = reading->first_minute - CHUNK_MINUTES_MAX + 1;
+	while (rc == 0 && seek_merged(reading, &wanted, &found) &&
+	       found.first_minute <= reading->last_minute) {
+		if (found.first_minute + found.minutes > reading->first_minute)
+			rc = read_span(reading, number, found);
+		wanted = found;
+		wanted.sequence++;
+		wanted.last_series = 0;
+	}
+	return rc;
+}
+
 static int read_chunks(struct reading *reading)
 {
 	int rc = 0;
 
-	for (uint32_t minute = reading->first_minute; minute <= reading->last_minute && rc == 0;
-	     minute++)
+	for (uint32_t minute = reading->first_minute;
+	     !reading->is_merged && minute <= reading->last_minute && rc == 0; minute++)
 		for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
 			rc = read_group(reading, minute, i);
+	for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
+		rc = read_merged(reading, i);
 	return rc ? rc : reading->read_rc;
 }
 
@@ -352,7 +465,7 @@ static int read_runs(struct reading *reading)
 		rc = deadline_check(reading->deadline, reading->err);
 		if (rc < 0)
 			return rc;
-		set_query_range(reading, run->minute, run->rows.slot_ns);
+		set_query_range(reading, run->minute, reading->range, run->rows.slot_ns);
 		rc = leave_out_deleted(reading, run->minute, run->sequence, &any_deleted);
 		if (rc < 0)
 			return rc;
@@ -486,6 +599,8 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 
 	set_reading_range(&reading, range);
 	int rc = snapshot_partition(&reading, store, false);
+	// After the snapshot: it is set before the first row is rolled up.
+	counting->rolled_up_ns = reading.partition->figures.resolution_ns;
 	if (rc == 0)
 		rc = read_chunks(&reading);
 	if (rc == 0)

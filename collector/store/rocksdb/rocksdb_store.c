@@ -16,9 +16,10 @@
 
 // docs/format.md, docs/upgrade.md
 enum {
-	STORE_FORMAT = 2, // that this program writes, and the newest that it knows
+	STORE_FORMAT_OLDEST = 2,             // that this program reads, and goes on with as it is
+	STORE_FORMAT = STORE_FORMAT_MERGING, // of new stores, and the newest that it knows
 	// A program that knows this one can read and write what this program writes.
-	STORE_FORMAT_SUFFICES = 2,
+	STORE_FORMAT_SUFFICES = STORE_FORMAT,
 	VERSION_BYTES = 32,
 };
 
@@ -216,7 +217,8 @@ static int check_format(struct db *db, uint64_t format, const char *path, struct
 
 	if (rc < 0)
 		return rc == -EBADMSG ? -EUCLEAN : rc;
-	if (format == STORE_FORMAT || (format > STORE_FORMAT && suffices <= STORE_FORMAT))
+	if ((format >= STORE_FORMAT_OLDEST && format <= STORE_FORMAT) ||
+	    (format > STORE_FORMAT && suffices <= STORE_FORMAT))
 		return 0;
 	read_version(db, version);
 	return error_set(err, -EBADMSG,
@@ -224,7 +226,8 @@ static int check_format(struct db *db, uint64_t format, const char *path, struct
 			 "cairn-collector that wrote it (version %s), or choose another directory "
 			 "with --data",
 			 path, (unsigned long long)format,
-			 format > STORE_FORMAT ? "newer" : "older", STORE_FORMAT, version);
+			 format > STORE_FORMAT ? "newer" : "older",
+			 format > STORE_FORMAT ? STORE_FORMAT : STORE_FORMAT_OLDEST, version);
 }
 
 int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_partition_ns,
@@ -259,7 +262,21 @@ static int replace_numbers(struct rocksdb_store *store, enum db_mode mode, struc
 {
 	store->counters.agents_damaged++;
 	store->sequence = clock_realtime_ns();
+	store->format = STORE_FORMAT;
 	return mode == DB_READ_ONLY ? 0 : write_format(store, err);
+}
+
+/** Read which format the store is written in, and begin to write the newest if that is asked for. */
+static int choose_format(struct rocksdb_store *store, const struct store_options *options,
+			 enum db_mode mode, struct error *err)
+{
+	bool found;
+	int rc = rocksdb_read_number(store->db, "format", &store->format, &found, err);
+
+	if (rc < 0 || store->format >= STORE_FORMAT || !options->upgrade || mode == DB_READ_ONLY)
+		return rc;
+	store->format = STORE_FORMAT;
+	return write_format(store, err);
 }
 
 /** Write the format of a new store, or check that of an existing one. */
@@ -272,14 +289,18 @@ static int open_format(struct rocksdb_store *store, const struct store_options *
 
 	if (rc == -EUCLEAN)
 		return replace_numbers(store, mode, err);
-	if (rc == -ENOENT)
+	if (rc == -ENOENT) {
+		store->format = STORE_FORMAT;
 		return write_format(store, err);
+	}
 	if (rc == 0 && asked_ns && asked_ns != store->partition_ns)
 		return error_set(err, -EINVAL,
 				 "store %s: its partitions are %llu s long; ask for the same, or "
 				 "choose another directory with --data",
 				 options->path,
 				 (unsigned long long)(store->partition_ns / NS_PER_SECOND));
+	if (rc == 0)
+		rc = choose_format(store, options, mode, err);
 	if (rc < 0)
 		return rc;
 	rc = rocksdb_read_number(store->db, "sequence", &store->sequence, &found, err);
@@ -418,6 +439,8 @@ static int restore_heads(struct rocksdb_store *store, struct error *err)
 	for (uint32_t i = 0; i < store->partition_count && rc == 0; i++) {
 		rc = partition_load_tombstones(store->partitions[i], store->db, err);
 		if (rc == 0)
+			rc = rocksdb_restore_merge(store, store->partitions[i], err);
+		if (rc == 0)
 			rc = restore_head(store, store->partitions[i], err);
 	}
 	return rc;
@@ -510,6 +533,7 @@ void rocksdb_core_close(struct rocksdb_store *store)
 		partition_unref(store->partitions[i]);
 	free(store->partitions);
 	rewrite_deinit(&store->rewrite);
+	merge_deinit(&store->merge);
 	agent_table_deinit(&store->agents);
 	chunk_encoder_freep(&store->encoder);
 	pthread_mutex_destroy(&store->partitions_lock);
@@ -545,6 +569,7 @@ static void read_partition_stats(struct rocksdb_store *store, struct store_stats
 			stats->newest_ns = newest_ns;
 		stats->memory_bytes += figures->memory_bytes;
 		stats->partitions_damaged += figures->damaged;
+		stats->partitions_merged += figures->merged;
 	}
 	partition_list_deinit(&list);
 }
@@ -581,6 +606,7 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 		.agents_damaged = counters->agents_damaged,
 		.series_deleted = counters->series_deleted,
 		.rows_deleted = counters->rows_deleted,
+		.rows_merged = counters->rows_merged,
 	};
 
 	pthread_mutex_lock(&store->clock_lock);
@@ -613,6 +639,20 @@ void rocksdb_read_damage(struct rocksdb_store *store, struct time_range range,
 	}
 	partition_list_deinit(&list);
 	*ret_damage = damage;
+}
+
+uint64_t rocksdb_resolution(struct rocksdb_store *store, struct time_range range)
+{
+	struct partition_list list;
+	uint64_t resolution_ns = 0;
+
+	if (rocksdb_list_partitions(store, range, &list) < 0)
+		return MINUTE_NS; // out of memory: it may be as long
+	for (uint32_t i = 0; i < list.count; i++)
+		if (list.partitions[i]->figures.resolution_ns > resolution_ns)
+			resolution_ns = list.partitions[i]->figures.resolution_ns;
+	partition_list_deinit(&list);
+	return resolution_ns;
 }
 
 bool rocksdb_next_damage(struct rocksdb_store *store, uint64_t *ret_start_ns,
@@ -652,6 +692,8 @@ static struct rocksdb_store *store_new(const struct store_options *options)
 	store->memory_bytes =
 		options->memory_bytes ? options->memory_bytes : STORE_MEMORY_BYTES_DEFAULT;
 	store->clock = options->clock ? options->clock : &system_clock;
+	store->seconds_after_ns = options->seconds_after_ns;
+	store->minutes_after_ns = options->minutes_after_ns;
 	store->close_rows_max = options->close_rows_max ? options->close_rows_max : CLOSE_ROWS_MAX;
 	store->run_rows_max =
 		store->close_rows_max < RUN_ROWS_MAX ? store->close_rows_max : RUN_ROWS_MAX;

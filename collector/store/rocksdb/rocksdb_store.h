@@ -11,7 +11,8 @@
 //   rocksdb_close.c     turns an open minute's runs into chunks
 //   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
 //   rocksdb_delete.c    deletes series: no read shows them any more
-//   rocksdb_rewrite.c   removes what is deleted from the files
+//   rocksdb_rewrite.c, rocksdb_rewrite_merged.c  remove what is deleted from the files
+//   rocksdb_merge.c     merges the chunks of past hours, in longer slots as they age
 //   rocksdb_check.c     checks a store that nobody writes
 //
 // Order of locks: maintain_lock, resolve_lock, partition->read_lock, partition->lock (two of them only under
@@ -31,6 +32,9 @@
 #define STORE_FUTURE_NS_MAX        (3600ULL * 1000000000ULL) // a clock further ahead is wrong
 // What retention drops in an hour: whatever is wrong, somebody has time to see it.
 #define RETENTION_NS_PER_HOUR (24 * 3600ULL * 1000000000ULL)
+
+// Formats (docs/format.md). From this one on, minutes of past hours are merged.
+#define STORE_FORMAT_MERGING 3
 
 enum {
 	// Batches cover seconds, and each partition costs a dictionary: a batch over more
@@ -67,6 +71,7 @@ struct store_counters {
 	atomic_ullong chunk_bytes, chunk_rows;
 	atomic_ullong series_deleted, rows_deleted;
 	atomic_ullong agents_damaged;
+	atomic_ullong rows_merged;
 };
 
 /** A pass over a partition that rewrites it without what is deleted. */
@@ -78,12 +83,28 @@ struct rewrite {
 	uint32_t *groups; // with deleted series, ascending
 	uint32_t group_count;
 	uint32_t next_minute, next_group; // index in groups
+	uint32_t next_merged;             // the same: their merged chunks come after the minutes
+};
+
+/** A pass over a partition that merges its chunks. */
+struct merge {
+	struct partition *partition; // a reference; NULL: none is under way
+	uint64_t sequence;           // of the merged chunks: no row of a later commit
+	uint64_t resolution_ns;      // of the merged chunks at least; 0: as the rows are
+	uint32_t *hosts;             // by group: how many hosts its series are of
+	uint32_t *identity;          // by series: itself
+	uint32_t group_count, series_count;
+	uint32_t next_group, next_minute;
+	uint32_t span; // minutes of next_group's merged chunks; 0: not chosen yet
+	bool failed;   // some chunks are damaged, and stay as they are
 };
 
 struct rocksdb_store {
 	struct db *db;
 	const struct store_clock *clock;
+	uint64_t format;
 	uint64_t retention_ns, partition_ns, memory_bytes;
+	uint64_t seconds_after_ns, minutes_after_ns; // as in the options
 	uint32_t run_rows_max, close_rows_max;
 	struct store_counters counters;
 
@@ -108,6 +129,8 @@ struct rocksdb_store {
 	uint64_t hour_begun_ns, hour_dropped_ns; // monotonic; what retention has dropped since
 	struct chunk_encoder *encoder;           // under maintain_lock, as what follows
 	struct rewrite rewrite;
+	struct merge merge;
+	uint64_t merge_debt_ns; // time that merging has taken beyond its share
 };
 
 // rocksdb_store.c
@@ -144,6 +167,8 @@ void rocksdb_put_number(struct db_batch *batch, const char *name, uint64_t numbe
 
 void rocksdb_read_damage(struct rocksdb_store *store, struct time_range range,
 			 struct store_damage *ret_damage);
+/** As store_resolution(). */
+uint64_t rocksdb_resolution(struct rocksdb_store *store, struct time_range range);
 /** Damage that was not asked for before. Returns false if there is none. */
 bool rocksdb_next_damage(struct rocksdb_store *store, uint64_t *ret_start_ns,
 			 char ret_text[PARTITION_DAMAGE_BYTES]);
@@ -160,6 +185,12 @@ void partition_list_deinit(struct partition_list *list);
 static inline struct clock_reading rocksdb_now(const struct rocksdb_store *store)
 {
 	return (struct clock_reading){ store->clock->realtime_ns(), store->clock->monotonic_ns() };
+}
+
+/** What chunk_encode() is given for a chunk of one minute. */
+static inline uint32_t rocksdb_chunk_minutes(const struct rocksdb_store *store)
+{
+	return store->format >= STORE_FORMAT_MERGING ? 1 : 0;
 }
 
 // rocksdb_clock.c
@@ -244,6 +275,22 @@ int rocksdb_delete(struct rocksdb_store *store, const struct selector *selector,
 /** Go on with the partitions of @list that have tombstones, for a while. maintain_lock is held. */
 int rocksdb_rewrite(struct rocksdb_store *store, struct partition_list *list, struct error *err);
 void rewrite_deinit(struct rewrite *rewrite);
+
+// rocksdb_rewrite_merged.c
+/** Rewrite the merged chunks of @group without what the tombstones of the pass have. */
+int rocksdb_rewrite_merged(struct rocksdb_store *store, const struct rewrite *rewrite,
+			   uint32_t group, struct error *err);
+
+// rocksdb_merge.c
+/** Read how far @partition is merged. */
+int rocksdb_restore_merge(struct rocksdb_store *store, struct partition *partition,
+			  struct error *err);
+/** Go on with merging the partitions of @list that are due at @now_ns, for a while. maintain_lock is held. */
+int rocksdb_merge(struct rocksdb_store *store, struct partition_list *list, uint64_t now_ns,
+		  struct error *err);
+/** A minute of @partition, whose lock is held, has been closed. */
+void rocksdb_note_unmerged(struct rocksdb_store *store, struct partition *partition);
+void merge_deinit(struct merge *merge);
 
 // rocksdb_maintain.c
 /** Free the disk of what is deleted of the partition. maintain_lock is held. */

@@ -394,9 +394,11 @@ TEST(says_what_damage_has_left_out)
 	answer = ask(&f, "GET", "/api/v1/labels?from=0&to=1002", "");
 	assert_int_equal(200, answer.status);
 	assert_true(has_header(&answer, "Cairn-Incomplete: damaged; partitions=1; first_ns=0\r\n"));
+	assert_true(has_header(&answer, "Cairn-Resolution: 1s\r\n"));
 	free(answer.bytes);
 	answer = ask(&f, "GET", "/api/v1/labels?" RANGE, "");
 	assert_false(has_header(&answer, "Cairn-Incomplete"));
+	assert_false(has_header(&answer, "Cairn-Resolution"));
 	free(answer.bytes);
 	json_t *json = ask_json(&f, "/api/v1/status");
 	assert_int_equal(1, number_at(json, "damaged_partitions"));

@@ -84,6 +84,9 @@ static void run_sender(const char *path, const uint64_t *acknowledged, int ack_p
 		usleep(3000);
 		if (store_flush(store, NULL) < 0)
 			_exit(4);
+		// Batches go on to the hour: it is merged again and again, between them.
+		if (store_maintain(store, clock_realtime_ns(), NULL) < 0)
+			_exit(5);
 	}
 }
 

@@ -352,7 +352,7 @@ TEST(a_deleted_tenant_is_gone_at_once)
 	begin(&scene);
 	append_two_tenants(&scene, 1, time_ns); // closed
 	flush(&scene);
-	append_two_tenants(&scene, 2, time_ns); // open
+	append_two_tenants(&scene, 2, time_ns + NS_PER_SECOND); // open
 	append_two_tenants(&scene, 3, time_ns + 3600 * NS_PER_SECOND);
 	struct store_deletion deletion = delete_series(&scene, "{tenant=\"red\"}", all_time);
 	EXPECT_EQ(2, deletion.series, "series");

@@ -4,6 +4,7 @@
 #include "tests/unit/collector/store/store_fixture.h"
 
 #include "collector/store/rocksdb/chunk.h"
+#include "collector/store/rocksdb/chunk_format.h"
 #include "collector/store/rocksdb/record_limits.h"
 #include "collector/store/rocksdb/raw_rows.h"
 
@@ -249,7 +250,7 @@ static int compare_series(const void *a, const void *b)
 }
 
 /** Encode as maintenance does: by series, in any order within. */
-static struct buffer encode_chunk(const struct rows *rows)
+static struct buffer encode_chunk(const struct rows *rows, uint32_t minutes)
 {
 	struct chunk_encoder *encoder = chunk_encoder_new();
 	struct rows *copy = malloc(sizeof(*copy)), *joined = malloc(sizeof(*joined));
@@ -259,9 +260,12 @@ static struct buffer encode_chunk(const struct rows *rows)
 	*copy = *joined = *rows;
 	join(joined);
 	qsort(copy->rows, copy->count, sizeof(*copy->rows), compare_series);
-	assert_int_equal(
-		0, chunk_encode(encoder, copy->rows, copy->count, TEST_SLOT_NS, &chunk, &count));
+	assert_int_equal(0, chunk_encode(encoder, copy->rows, copy->count, TEST_SLOT_NS, minutes,
+					 &chunk, &count));
 	EXPECT_EQ(joined->count, count, "rows left");
+	struct chunk_head head;
+	assert_int_equal(0, chunk_read_head((struct bytes){ chunk.bytes, chunk.size }, &head));
+	EXPECT_EQ(count, head.row_count, "rows in the head");
 	free(copy);
 	free(joined);
 	chunk_encoder_freep(&encoder);
@@ -279,13 +283,22 @@ static struct buffer encode_raw(struct rows *rows)
 
 TEST(decodes_the_rows_of_a_chunk)
 {
+	static const uint32_t minutes[] = { 0, 1, CHUNK_MINUTES_MAX };
+
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
-		struct buffer chunk = encode_chunk(rows);
 
-		join(rows); // as a chunk does, before it is asked
-		expect_all_ways(rows, (struct bytes){ chunk.bytes, chunk.size }, scan_chunk, shape);
-		buffer_deinit(&chunk);
+		for EACH (span, minutes) {
+			struct buffer chunk = encode_chunk(rows, *span);
+			struct rows *joined = malloc(sizeof(*joined));
+
+			*joined = *rows;
+			join(joined); // as a chunk does, before it is asked
+			expect_all_ways(joined, (struct bytes){ chunk.bytes, chunk.size },
+					scan_chunk, shape);
+			buffer_deinit(&chunk);
+			free(joined);
+		}
 		free(rows);
 	}
 }
@@ -298,9 +311,10 @@ TEST(refuses_to_encode_what_decoders_refuse)
 	uint32_t count;
 
 	// Refused before the first row is read: there is only one.
-	EXPECT_EQ(-E2BIG,
-		  chunk_encode(encoder, &row, CHUNK_ROWS_LIMIT + 1, TEST_SLOT_NS, &bytes, &count),
-		  "chunk");
+	EXPECT_EQ(
+		-E2BIG,
+		chunk_encode(encoder, &row, CHUNK_ROWS_LIMIT + 1, TEST_SLOT_NS, 0, &bytes, &count),
+		"chunk");
 	EXPECT_EQ(-E2BIG, raw_rows_encode(&row, RUN_ROWS_MAX + 1, TEST_SLOT_NS, &bytes), "run");
 	buffer_deinit(&bytes);
 	chunk_encoder_freep(&encoder);
@@ -338,7 +352,7 @@ TEST(encoder_and_decoder_are_reusable)
 		join(rows);
 		*copy = *rows;
 		assert_int_equal(0, chunk_encode(encoder, copy->rows, copy->count, TEST_SLOT_NS,
-						 &chunk, &count));
+						 i % 3, &chunk, &count));
 		assert_int_equal(0, chunk_decode(decoder, (struct bytes){ chunk.bytes, chunk.size },
 						 &query));
 		EXPECT_EQ(rows->count, actual->count, shape->what);
@@ -361,7 +375,7 @@ static int refuse(void *context, const struct store_rows *found)
 TEST(a_receiver_can_stop_the_scan)
 {
 	struct rows *rows = random_rows(&shapes[3]);
-	struct buffer chunk = encode_chunk(rows);
+	struct buffer chunk = encode_chunk(rows, 1);
 	struct row_query query = { .to_slot = UINT64_MAX, .rows = refuse };
 
 	EXPECT_EQ(-ETIMEDOUT, scan_chunk((struct bytes){ chunk.bytes, chunk.size }, &query), "rc");
@@ -425,7 +439,7 @@ TEST(refuses_damaged_chunks)
 {
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
-		struct buffer chunk = encode_chunk(rows);
+		struct buffer chunk = encode_chunk(rows, 1);
 		uint64_t sum = 0;
 		struct row_query query = { .to_slot = UINT64_MAX, .context = &sum, .rows = ignore };
 
