@@ -76,19 +76,21 @@ void watchdog_leave(struct watchdog_stage before)
 
 // ---- the watching thread --------------------------------------------------------------------
 
+// A wait for a CPU is known when it is over: it may be longer than what was counted since.
+static uint64_t without_wait(uint64_t counted_ms, uint64_t waited_ms)
+{
+	return waited_ms < counted_ms ? counted_ms - waited_ms : 0;
+}
+
 void watchdog_view_tick(struct watchdog_view *view, const struct watchdog_tick *now,
 			uint32_t tick_ms)
 {
 	uint64_t waited_ms = (now->waited_ns - view->waited_ns) / NS_PER_MS;
 	bool is_same = now->turn == view->turn && now->turn % 2;
 
-	if (!is_same)
-		view->busy_ms = view->signal_ms = 0;
-	else if (waited_ms < view->busy_ms + tick_ms)
-		view->busy_ms = view->busy_ms + tick_ms - waited_ms;
-	else
-		view->busy_ms = 0;
-	view->signal_ms = is_same && now->has_signal ? view->signal_ms + tick_ms : 0;
+	view->busy_ms = is_same ? without_wait(view->busy_ms + tick_ms, waited_ms) : 0;
+	view->signal_ms =
+		is_same && now->has_signal ? without_wait(view->signal_ms + tick_ms, waited_ms) : 0;
 	view->turn = now->turn;
 	view->waited_ns = now->waited_ns;
 }

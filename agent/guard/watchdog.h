@@ -51,7 +51,7 @@ void watchdog_leave(struct watchdog_stage before);
 struct watchdog_view {
 	uint64_t turn;
 	uint64_t busy_ms;   // in the turn, without waiting for a CPU
-	uint64_t signal_ms; // since a termination signal is pending
+	uint64_t signal_ms; // since a termination signal is pending, without waiting for a CPU
 	uint64_t waited_ns; // for a CPU, so far
 };
 

@@ -59,6 +59,14 @@ TEST(counts_how_long_a_signal_waits)
 	assert_int_equal(0, view.signal_ms);
 }
 
+TEST(a_signal_of_a_starved_process_waits)
+{
+	view = (struct watchdog_view){ 0 };
+	for (uint64_t i = 0; i <= 10; i++)
+		tick(1, i * 950 * NS_PER_MS, true);
+	assert_int_equal(10 * 50, view.signal_ms);
+}
+
 // Runs @child, which shall be ended, and returns its log.
 static const char *log_of(void (*child)(void), int *ret_status)
 {
@@ -181,6 +189,7 @@ TEST(stages_without_a_watchdog_are_ignored)
 RUN_TESTS(cmocka_unit_test(counts_ticks_of_one_turn),
 	  cmocka_unit_test(waiting_for_a_cpu_does_not_count),
 	  cmocka_unit_test(counts_how_long_a_signal_waits),
+	  cmocka_unit_test(a_signal_of_a_starved_process_waits),
 	  cmocka_unit_test(ends_a_process_that_hangs),
 	  cmocka_unit_test(ends_a_busy_process_at_a_signal),
 	  cmocka_unit_test(leaves_a_process_with_many_turns),
