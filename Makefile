@@ -344,9 +344,9 @@ $(call unit_programs,probe_site gpu_driver gpu_source gpu_probes gpu_memory gpu_
 
 # So many processes of pytest, or fuzzers, run at a time. Tests that measure what others disturb are marked alone.
 TEST_WORKERS ?= 2
-# Programs of unit tests and end-to-end tests: they wait half of their time, those with probes nearly all of it.
+# Programs of unit tests: they wait half of their time, those with probes nearly all of it. End-to-end tests wait more.
 UNIT_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,3)
-E2E_WORKERS ?= $(UNIT_WORKERS)
+E2E_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,4)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
@@ -513,15 +513,14 @@ layers: packages ## check which folder includes which (tests/layers/rooms.txt), 
 	python3 tests/layers/check_layers.py --readmes
 	$(pytest) tests/layers
 
-# Unit tests wait half of their time: beside them runs what only computes.
+# Unit tests wait half of their time, the programs of wall-quick most of it: beside them runs what only computes.
 UNIT_STAGES := unit+layers+format-check+docs-check+bpf-check+deploy-check+hardening-check+install-check+bench-check+fuzz-quick+differential-quick
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: includes, layout, unit, end-to-end and browser tests, fuzzers for a second each
 	tests/run-stages $(MAKE) $(UNIT_STAGES) \
 		e2e \
 		truth-quick \
-		wall-quick \
-		browser
+		wall-quick+browser
 
 CLICKHOUSE_TESTS := $(call unit_programs,clickhouse_store clickhouse_commit)
 
