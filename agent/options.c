@@ -249,7 +249,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		{ "frequency", 'F', CONFIG_UINT, &o->frequency_hz, "99", 1, 1000, "HZ",
 		  "take so many on-CPU samples per second and CPU" },
 		{ "pid", 'p', CONFIG_UINT, &o->pid, NULL, 1, PID_MAX, "PID",
-		  "profile only this process and its later children" },
+		  "profile only this process and its children" },
 		{ "label", 'l', CONFIG_LABELS, &o->labels, NULL, 0, 0, "NAME=VALUE",
 		  "add a label to every series; may be repeated" },
 		{ "resource-attributes", 0, CONFIG_STRING, &o->attribute_patterns, NULL, 0, 0,

@@ -13,6 +13,7 @@
 #include "agent/bpf/mmap_events.h"
 #include "agent/bpf/perf_events.h"
 #include "agent/bpf/thread_priority.h"
+#include "agent/process/process_family.h"
 #include "agent/profiler.h"
 #include "agent/profiler_state.h"
 #include "agent/python/python_runtime.h"
@@ -49,6 +50,7 @@ enum {
 	// With two maps of 176 bytes a count, 23 MB of kernel memory. More than 8 busy CPUs drain them
 	// more often.
 	SOURCE_COUNTS_MAX = 65536,
+	FAMILY_PASSES_MAX = 8, // over /proc, for the processes below --pid's: until none is new
 };
 
 #define SLOT_MIN_NS (10 * NS_PER_MS)
@@ -377,12 +379,33 @@ static void watch_running(struct profiler *profiler, struct running_watch *ret_w
 			   "first stacks of running processes are truncated: %.270s", cause.text);
 }
 
+/* Children of targets are targets since the fork events are there. Others may fork while they are added. */
+static int add_targets(struct profiler *profiler, pid_t pid, struct process_family *ret_family,
+		       struct error *err)
+{
+	uint32_t known = 0;
+	int rc = 0;
+
+	for (uint32_t pass = 0; !rc && pass < FAMILY_PASSES_MAX; pass++) {
+		process_family_deinit(ret_family);
+		rc = process_family_read(pid, ret_family);
+		if (rc)
+			return error_errno(err, rc, "children of process %d", (int)pid);
+		for (uint32_t i = 0; i < ret_family->count && !rc; i++)
+			rc = loader_add_target(profiler->loader, ret_family->pids[i], err);
+		if (ret_family->count == known)
+			break;
+		known = ret_family->count;
+	}
+	return rc;
+}
+
 static void publish_running(struct profiler *profiler, const struct profiler_options *options,
-			    struct running_watch *watch,
+			    const struct process_family *family, struct running_watch *watch,
 			    struct running_publication *ret_publication)
 {
 	ret_publication->ns_max = options->ready_ns_max;
-	if (!running_watch_end(watch, options->pid, &ret_publication->list,
+	if (!running_watch_end(watch, options->pid ? family : NULL, &ret_publication->list,
 			       &ret_publication->count))
 		running_processes_publish(ret_publication, profiler->unwinds, profiler->processes);
 }
@@ -393,6 +416,7 @@ static int open_published(struct profiler *profiler, const struct profiler_optio
 			  struct error *err)
 {
 	_cleanup_(running_watch_deinit) struct running_watch watch = { 0 };
+	_cleanup_(process_family_deinit) struct process_family family = { 0 };
 	int rc;
 
 	if (options->ready_ns_max)
@@ -405,8 +429,10 @@ static int open_published(struct profiler *profiler, const struct profiler_optio
 	// Process events arrive before the scan begins, so none falls between the two.
 	if (!rc)
 		rc = process_table_scan(profiler->processes, err);
+	if (!rc && options->pid)
+		rc = add_targets(profiler, options->pid, &family, err);
 	if (!rc && options->ready_ns_max)
-		publish_running(profiler, options, &watch, ret_publication);
+		publish_running(profiler, options, &family, &watch, ret_publication);
 	return rc;
 }
 

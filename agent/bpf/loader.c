@@ -275,12 +275,12 @@ static int open_log(struct loader *loader, struct error *err)
 	return rc ? error_errno(err, rc, "sample log cannot be mapped") : 0;
 }
 
-static int add_target(struct loader *loader, pid_t pid, struct error *err)
+int loader_add_target(struct loader *loader, pid_t pid, struct error *err)
 {
-	uint32_t key = pid, yes = 1;
+	uint32_t key = (uint32_t)pid, yes = 1;
 
-	if (!pid || !bpf_map_update_elem(bpf_map__fd(loader->programs->maps.target_pids), &key,
-					 &yes, BPF_ANY))
+	if (!bpf_map_update_elem(bpf_map__fd(loader->programs->maps.target_pids), &key, &yes,
+				 BPF_ANY))
 		return 0;
 	return error_errno(err, -errno, "process %d cannot be added to target_pids", (int)pid);
 }
@@ -333,8 +333,8 @@ static int open_all(struct loader *loader, const struct loader_options *options,
 		rc = open_log(loader, err);
 	if (!rc)
 		rc = create_counts(loader, options->counts_max, err);
-	if (!rc)
-		rc = add_target(loader, options->pid, err);
+	if (!rc && options->pid)
+		rc = loader_add_target(loader, options->pid, err);
 	if (rc)
 		return rc;
 

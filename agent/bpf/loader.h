@@ -31,9 +31,9 @@ struct bpf_object;
 
 struct loader_options {
 	uint64_t slot_ns;
-	uint32_t frequency_hz;    // 0: the default
-	pid_t pid;                // this process and its later children; 0: all
-	bool cycles;              // ticks count hardware cycles instead of CPU-clock time
+	uint32_t frequency_hz; // 0: the default
+	pid_t pid;   // this process and its later children, and loader_add_target()'s; 0: all
+	bool cycles; // ticks count hardware cycles instead of CPU-clock time
 	uint32_t counts_max;      // distinct counts between two loader_swap_counts()
 	bool snapshots;           // send snapshots of processes without tables
 	bool waits;               // off-CPU stacks come through the ring, too
@@ -53,6 +53,9 @@ struct loader_options {
 int loader_open(const struct loader_options *options, struct loader **ret_loader,
 		struct error *err);
 void loader_close(struct loader *loader);
+
+/** With options->pid: sample process @pid, too, and its later children. Returns 0 or -errno; -E2BIG: there are too many. */
+int loader_add_target(struct loader *loader, pid_t pid, struct error *err);
 
 enum loader_level loader_level(const struct loader *loader);
 

@@ -13,8 +13,9 @@
 
 enum {
 	STAT_BYTES = 1024,
-	STATUS_BYTES = 1024,  // of /proc/PID/status: its first lines
-	STAT_FIELD_FLAGS = 9, // numbered as in proc(5), from 1
+	STATUS_BYTES = 1024,   // of /proc/PID/status: its first lines
+	STAT_FIELD_PARENT = 4, // numbered as in proc(5), from 1
+	STAT_FIELD_FLAGS = 9,
 	STAT_FIELD_START_TIME = 22,
 	KERNEL_THREAD_FLAG = 0x00200000, // PF_KTHREAD of the kernel's sched.h
 	THREADS_TRIED_MAX = 64,          // of a process whose main thread has exited
@@ -24,6 +25,8 @@ static bool parse_stat_fields(char *at, struct proc_stat *ret_stat)
 {
 	ret_stat->state = *at;
 	for (int field = 3; field < STAT_FIELD_START_TIME; field++) {
+		if (field == STAT_FIELD_PARENT)
+			ret_stat->parent = (pid_t)strtol(at, NULL, 10);
 		if (field == STAT_FIELD_FLAGS)
 			ret_stat->kernel_thread = strtoull(at, NULL, 10) & KERNEL_THREAD_FLAG;
 		at = strchr(at, ' ');

@@ -18,6 +18,7 @@ enum {
 struct proc_stat {
 	char name[PROC_NAME_BYTES];
 	char state; // 'Z': the main thread has exited
+	pid_t parent;
 	bool kernel_thread;
 	uint64_t start_ticks; // since boot
 };

@@ -100,18 +100,19 @@ void running_watch_deinit(struct running_watch *watch)
 	*watch = (struct running_watch){ 0 };
 }
 
-static uint32_t keep_process(struct running_process *list, uint32_t count, pid_t pid)
+static uint32_t keep_family(struct running_process *list, uint32_t count,
+			    const struct process_family *family)
 {
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (!pid || list[i].key.pid == (uint32_t)pid)
+		if (!family || process_family_has(family, (pid_t)list[i].key.pid))
 			list[kept++] = list[i];
 	return kept;
 }
 
-int running_watch_end(struct running_watch *watch, pid_t pid, struct running_process **ret_list,
-		      uint32_t *ret_count)
+int running_watch_end(struct running_watch *watch, const struct process_family *family,
+		      struct running_process **ret_list, uint32_t *ret_count)
 {
 	_cleanup_free_ struct running_thread *now = NULL;
 	struct running_process *list;
@@ -126,7 +127,7 @@ int running_watch_end(struct running_watch *watch, pid_t pid, struct running_pro
 	if (!list)
 		return -ENOMEM;
 	*ret_list = list;
-	*ret_count = keep_process(list, count, pid);
+	*ret_count = keep_family(list, count, family);
 	return 0;
 }
 

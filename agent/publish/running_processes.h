@@ -6,8 +6,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/publish/process_unwind.h"
 #include "agent/bpf/running_threads.h"
+#include "agent/process/process_family.h"
+#include "agent/publish/process_unwind.h"
 
 enum {
 	// The tables of so many of the busiest processes are built before all others.
@@ -38,9 +39,12 @@ struct running_watch {
 };
 
 int running_watch_begin(struct running_watch *ret_watch, struct error *err);
-/** The processes that run now, or only @pid, as running_processes_of(). Returns 0, -ENOENT before a beginning, -errno. */
-int running_watch_end(struct running_watch *watch, pid_t pid, struct running_process **ret_list,
-		      uint32_t *ret_count);
+/**
+ * The processes that run now, or only those of @family unless it is NULL, as running_processes_of(). Returns 0, -ENOENT
+ * before a beginning, -errno.
+ */
+int running_watch_end(struct running_watch *watch, const struct process_family *family,
+		      struct running_process **ret_list, uint32_t *ret_count);
 void running_watch_deinit(struct running_watch *watch);
 
 struct running_ready {

@@ -169,6 +169,22 @@ def test_records_only_the_given_process(tmp_path):
     assert 0.5 * used < sum(value for _, value in stacks) < 1.03 * used, "one process, not two"
 
 
+@pytest.mark.samples_cpu
+def test_records_children_that_run_already(tmp_path):
+    """As a server's workers: they were forked before, and one more is forked meanwhile."""
+    path = tmp_path / "workers.collapsed"
+    burn = " ".join(workload_argv("burn_c", "--seconds"))
+    with subprocess.Popen(["sh", "-c", f"({burn} 6; true) & sleep 2; {burn} 2 & wait"], stdout=subprocess.PIPE,
+                          text=True) as master:
+        time.sleep(0.5)
+        done = cairn("record", "-p", master.pid, "-o", path)
+        truths = [json.loads(line) for line in master.stdout]
+    assert done.returncode == 0, done
+    assert int(READY.fullmatch(done.stderr.splitlines()[0]).group(3)) >= 3, "the shell, one below it and its worker"
+    found, burned = total_of(read_collapsed(path), "run_rounds"), sum(truth["process_cpu_ns"] for truth in truths)
+    assert len(truths) == 2 and 0.6 * burned < found < 1.05 * burned
+
+
 def test_recording_ends_at_process_exit(tmp_path):
     path = tmp_path / "short.collapsed"
     target = workload("burn_c", "--seconds", "2")
