@@ -202,7 +202,8 @@ static int take_rows(struct answer *answer, bool is_end)
 			return -EBADMSG; // a row without bytes
 		taken = (size_t)(reader.at - bytes->bytes);
 	}
-	memmove(bytes->bytes, bytes->bytes + taken, bytes->size - taken);
+	if (taken)
+		memmove(bytes->bytes, bytes->bytes + taken, bytes->size - taken);
 	bytes->size -= taken;
 	// A row that is not whole is parsed again when twice as much of it is there.
 	answer->retry_at = 2 * bytes->size > bytes->size + ANSWER_STEP_BYTES
