@@ -11,7 +11,7 @@ enum match { MATCH_UNKNOWN, MATCH_NO, MATCH_YES };
 
 /** What is known of a node of the tree. */
 struct place {
-	uint32_t share;   // of its group
+	uint32_t share;  // of its group
 	bool is_counted; // it or a caller is the function
 };
 
@@ -22,8 +22,8 @@ static bool matches(const struct flame_tree *tree, const struct regex *regex, ui
 
 	// One that takes too long counts as not matching.
 	if (known[name] == MATCH_UNKNOWN)
-		known[name] = regex_find(regex, text, strlen(text), NULL) == 1 ? MATCH_YES
-									       : MATCH_NO;
+		known[name] =
+			regex_find(regex, text, strlen(text), NULL) == 1 ? MATCH_YES : MATCH_NO;
 	return known[name] == MATCH_YES;
 }
 
@@ -56,8 +56,8 @@ int function_shares_of(const struct flame_tree *tree, const struct regex *regex,
 
 		if (node->parent == 0) {
 			places[i].share = count;
-			shares[count++] = (struct function_share){ .group = i,
-								   .total = node->total };
+			shares[count++] =
+				(struct function_share){ .group = i, .total = node->total };
 			continue;
 		}
 		places[i] = places[node->parent];

@@ -10,9 +10,9 @@
 
 /** Of a group: in the type's unit. */
 struct function_share {
-	uint32_t group;  // its node
-	int64_t value;   // of stacks that have the function; recursion counts once
-	int64_t total;   // of all stacks
+	uint32_t group; // its node
+	int64_t value;  // of stacks that have the function; recursion counts once
+	int64_t total;  // of all stacks
 };
 
 /**

@@ -93,7 +93,8 @@ static int read_field(struct reading *reading, struct profile_metric *metric)
 
 static bool is_name(const char *name)
 {
-	size_t size = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+	size_t size =
+		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
 
 	return size && !name[size] && size <= PROFILE_METRIC_NAME_BYTES_MAX;
 }

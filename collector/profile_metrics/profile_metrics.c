@@ -81,8 +81,8 @@ static int fill_answer(const struct flame_tree *tree, const struct profile_metri
 	answer->services = calloc(count ? count : 1, sizeof(*answer->services));
 	for (uint32_t i = 0; answer->services && i < count; i++) {
 		const struct function_share *share = &shares[i];
-		char *service = strdup(
-			string_table_get(&tree->strings, tree->nodes[share->group].name));
+		char *service =
+			strdup(string_table_get(&tree->strings, tree->nodes[share->group].name));
 
 		if (!service)
 			return -ENOMEM;
@@ -148,8 +148,8 @@ static void note_failure(struct profile_metrics *metrics, uint32_t number, const
 uint32_t profile_metrics_look(struct profile_metrics *metrics, uint64_t now_ns)
 {
 	const uint64_t minute_ns = PROFILE_METRIC_INTERVAL_S * NS_PER_SECOND;
-	uint64_t to_ns = ns_before(now_ns, PROFILE_METRIC_DELAY_S * NS_PER_SECOND) / minute_ns *
-			 minute_ns;
+	uint64_t to_ns =
+		ns_before(now_ns, PROFILE_METRIC_DELAY_S * NS_PER_SECOND) / minute_ns * minute_ns;
 	const struct time_range minute = { ns_before(to_ns, minute_ns), to_ns };
 	uint32_t failures = 0;
 
@@ -281,8 +281,7 @@ static double failures_of(const struct profile_metrics *metrics, uint32_t number
 	return (double)metrics->failures[number];
 }
 
-void profile_metrics_encode(struct profile_metrics *metrics, uint64_t now_ns,
-			    struct buffer *buffer)
+void profile_metrics_encode(struct profile_metrics *metrics, uint64_t now_ns, struct buffer *buffer)
 {
 	if (!metrics)
 		return;

@@ -12,10 +12,10 @@
 #include "collector/store/store.h"
 
 enum {
-	PROFILE_METRIC_INTERVAL_S = 60, // each whole minute once
-	PROFILE_METRIC_DELAY_S = 30,    // after it: batches come late
+	PROFILE_METRIC_INTERVAL_S = 60,  // each whole minute once
+	PROFILE_METRIC_DELAY_S = 30,     // after it: batches come late
 	PROFILE_METRIC_STALE_S = 5 * 60, // then it is left out
-	PROFILE_METRIC_DEADLINE_S = 20, // of a query
+	PROFILE_METRIC_DEADLINE_S = 20,  // of a query
 	PROFILE_METRIC_SERVICES_MAX = 500,
 	PROFILE_METRICS_SHARE = 10, // what took a second is followed by a pause of ten
 };

@@ -73,8 +73,7 @@ static void add(struct profile *profile, const char *labels, const char *stack, 
 
 	EXPECT_EQ(0,
 		  profile_add_sample(profile, series_of_text(profile, labels, PROFILE_TYPE_CPU),
-				     place,
-				     (hour_ns(0) + (uint64_t)(at_s * 1e9)) / TEST_SLOT_NS,
+				     place, (hour_ns(0) + (uint64_t)(at_s * 1e9)) / TEST_SLOT_NS,
 				     seconds * (int64_t)NS_PER_SECOND),
 		  stack);
 }
