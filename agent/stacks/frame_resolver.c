@@ -31,15 +31,36 @@ static int resolve_native_caller(const struct frame_resolver *resolver, struct p
 	return 0;
 }
 
+// Without a checksum another code object may be at the address the next time: that is not cached.
+static struct location_key key_of_python(const struct process *process,
+					 const struct raw_frame *frame)
+{
+	if (!PYTHON_DETAIL_CHECKSUM(frame->detail))
+		return (struct location_key){ 0 };
+	return (struct location_key){
+		.owner = { process->key.pid | (uint64_t)process->key.exec_id << 32,
+			   process->key.start_ns },
+		.address = frame->address,
+		.detail = frame->detail,
+	};
+}
+
 static uint32_t resolve_python(const struct frame_resolver *resolver, const struct process *process,
 			       const struct raw_frame *frame)
 {
+	struct location_key key = key_of_python(process, frame);
+	uint32_t location = location_table_find_frame(resolver->locations, &key);
 	struct python_line place;
 
+	if (location != HASH_TABLE_NONE)
+		return location;
 	if (!resolver->python_codes ||
 	    !python_code_cache_find(resolver->python_codes, &process->key, frame, &place))
 		return location_table_add_unread_python(resolver->locations);
-	return location_table_add_python(resolver->locations, place.name, place.file, place.line);
+	location =
+		location_table_add_python(resolver->locations, place.name, place.file, place.line);
+	location_table_note_frame(resolver->locations, &key, location);
+	return location;
 }
 
 // With a detail the address is a handle: the driver created it before the probes were attached.

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "agent/stacks/location_cache.h"
 #include "agent/symbols/executable_symbols.h"
 #include "agent/symbols/source_line_reader.h"
 #include "base/array.h"
@@ -61,6 +62,7 @@ struct location_table {
 	uint32_t *unused;         // numbers to use again
 	uint32_t unused_count, unused_capacity;
 	struct hash_table index; // of used ones, by id
+	struct location_cache cache;
 	struct string_table strings;
 	uint32_t profile; // number of the profile being filled
 	char kernel_release[sizeof(((struct utsname *)0)->release)];
@@ -99,6 +101,7 @@ void location_table_free(struct location_table *table)
 	free(table->locations);
 	free(table->unused);
 	hash_table_deinit(&table->index);
+	location_cache_deinit(&table->cache);
 	string_table_deinit(&table->strings);
 	free(table);
 }
@@ -189,27 +192,63 @@ static uint32_t add_native(struct location_table *table, const struct executable
 	return add(table, &location);
 }
 
+// A leaf's location changes with the symbols that are known.
+static struct location_key key_of_native(const struct executable *executable, uint64_t offset,
+					 bool leaf)
+{
+	return (struct location_key){
+		.owner = { executable->number,
+			   leaf ? 1 + (uint64_t)executable->symbols_version : 0 },
+		.address = offset,
+		.detail = FRAME_KIND_NATIVE,
+	};
+}
+
 uint32_t location_table_add_call(struct location_table *table, struct executable *executable,
 				 uint64_t offset)
 {
-	return add_native(table, executable, offset, executable, "");
+	struct location_key key = key_of_native(executable, offset, false);
+	uint32_t number = location_cache_find(&table->cache, &key);
+
+	if (number != HASH_TABLE_NONE)
+		return number;
+	number = add_native(table, executable, offset, executable, "");
+	location_cache_add(&table->cache, &key, number);
+	return number;
 }
 
+// With known lines a leaf is reduced to its line, so that inlined calls stay apart.
+static uint32_t add_leaf_with_lines(struct location_table *table, struct executable *executable,
+				    uint64_t offset)
+{
+	struct source_lines place;
+
+	if (!table->lines || source_line_reader_find(table->lines, executable, offset, &place))
+		return HASH_TABLE_NONE;
+	return add_native(table, executable, place.start_offset, executable, "");
+}
+
+// Only a leaf whose function is known is cached: for others symbols may come.
 uint32_t location_table_add_leaf(struct location_table *table, struct executable *executable,
 				 uint64_t offset)
 {
-	struct source_lines place;
+	struct location_key key = key_of_native(executable, offset, true);
+	uint32_t number = add_leaf_with_lines(table, executable, offset);
 	struct symbol symbol;
 
-	// With known lines a leaf is reduced to its line, so that inlined calls stay apart.
-	if (table->lines && source_line_reader_find(table->lines, executable, offset, &place) == 0)
-		return add_native(table, executable, place.start_offset, executable, "");
+	if (number == HASH_TABLE_NONE)
+		number = location_cache_find(&table->cache, &key);
+	if (number != HASH_TABLE_NONE)
+		return number;
 	if (executable_find_symbol(table->executables, executable, offset, &symbol) < 0)
 		return add_native(table, executable, offset, executable, "");
-	return add_native(table, executable, symbol.start_offset, NULL, symbol.name);
+	number = add_native(table, executable, symbol.start_offset, NULL, symbol.name);
+	location_cache_add(&table->cache, &key, number);
+	return number;
 }
 
-uint32_t location_table_add_kernel(struct location_table *table, uint64_t address, bool leaf)
+static uint32_t add_kernel(struct location_table *table, uint64_t address, bool leaf,
+			   bool *ret_is_fixed)
 {
 	struct known_location location = { .offset = address, .kind = FRAME_KIND_KERNEL };
 	struct kernel_symbol symbol = { .name = "", .module = KERNEL_MODULE };
@@ -217,6 +256,7 @@ uint32_t location_table_add_kernel(struct location_table *table, uint64_t addres
 
 	if (table->kallsyms && kallsyms_find(table->kallsyms, address, &symbol) == 0)
 		location.offset = leaf ? 0 : address - symbol.start;
+	*ret_is_fixed = *symbol.name && strcmp(symbol.module, KERNEL_MODULE) == 0;
 	snprintf(module_id, sizeof(module_id), "%s:%s", table->kernel_release, symbol.name);
 	location.id = location_id_of_offset(FRAME_KIND_KERNEL, module_id, location.offset);
 
@@ -227,6 +267,25 @@ uint32_t location_table_add_kernel(struct location_table *table, uint64_t addres
 	    add_string(table, symbol.name, &location.line.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
+}
+
+// Modules and BPF programs come and go; the rest of the kernel stays where it is.
+uint32_t location_table_add_kernel(struct location_table *table, uint64_t address, bool leaf)
+{
+	const struct location_key key = {
+		.owner = { UINT64_MAX, leaf },
+		.address = address,
+		.detail = FRAME_KIND_KERNEL,
+	};
+	uint32_t number = location_cache_find(&table->cache, &key);
+	bool is_fixed;
+
+	if (number != HASH_TABLE_NONE)
+		return number;
+	number = add_kernel(table, address, leaf, &is_fixed);
+	if (is_fixed)
+		location_cache_add(&table->cache, &key, number);
+	return number;
 }
 
 uint32_t location_table_add_anonymous(struct location_table *table, uint64_t address, bool leaf)
@@ -468,6 +527,20 @@ int location_table_put(struct location_table *table, uint32_t number, struct pro
 	return 0;
 }
 
+// ---- frames seen before ---------------------------------------------------------------------
+
+uint32_t location_table_find_frame(const struct location_table *table,
+				   const struct location_key *key)
+{
+	return location_cache_find(&table->cache, key);
+}
+
+void location_table_note_frame(struct location_table *table, const struct location_key *key,
+			       uint32_t number)
+{
+	location_cache_add(&table->cache, key, number);
+}
+
 // ---- sweep ----------------------------------------------------------------------------------
 
 void location_table_mark(struct location_table *table, uint32_t number)
@@ -557,6 +630,7 @@ static void free_location(struct location_table *table, uint32_t number)
 
 void location_table_sweep(struct location_table *table)
 {
+	location_cache_clear(&table->cache);
 	for (uint32_t i = 0; i < table->count; i++) {
 		struct known_location *location = &table->locations[i];
 

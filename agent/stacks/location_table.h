@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/stacks/location_cache.h"
 #include "agent/symbols/executable.h"
 #include "agent/symbols/kallsyms.h"
 #include "base/profile/profile.h"
@@ -73,6 +74,15 @@ uint32_t location_table_add_exited(struct location_table *table);
 int location_table_put(struct location_table *table, uint32_t location, struct profile *profile,
 		       uint32_t *ret_position);
 void location_table_begin_profile(struct location_table *table);
+
+/**
+ * The location of a frame that was noted since the last sweep, for those that are costly to resolve; HASH_TABLE_NONE. Native
+ * frames need not be noted.
+ */
+uint32_t location_table_find_frame(const struct location_table *table,
+				   const struct location_key *key);
+void location_table_note_frame(struct location_table *table, const struct location_key *key,
+			       uint32_t location);
 
 /** Mark what is in use, then sweep: the other locations are freed, their numbers reused. */
 void location_table_mark(struct location_table *table, uint32_t location);

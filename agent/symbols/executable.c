@@ -342,6 +342,7 @@ static int add_entry(struct executable_table *table, const struct file_identity 
 	entry->debug_fd = -1;
 	entry->symbols.debug_fd = -1;
 	entry->serial = table->next_serial++;
+	entry->executable.number = entry->serial + 1;
 	entry->executable.has_build_id = identity->id[0] != 'h';
 	entry->executable.id = strdup(identity->id);
 	entry->executable.key = strdup(identity->key);

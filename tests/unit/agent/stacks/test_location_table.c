@@ -240,6 +240,7 @@ TEST(a_sweep_keeps_marked_and_recent_locations)
 	EXPECT_EQ(2, location_table_count(table), "two stay");
 	EXPECT_EQ(kept, location_table_add_call(table, self, 100), "the marked one");
 	EXPECT_EQ(dropped, location_table_add_call(table, self, 300), "its number is used again");
+	assert_int_not_equal(dropped, location_table_add_call(table, self, 200));
 	EXPECT_STR("do_more_[k]", shown(table, lately, &location), "the used one");
 	location_table_free(table);
 }
