@@ -188,6 +188,11 @@ static void mark_stack(void *context, const struct known_stack *stack)
 		location_table_mark(context, stack->locations[i]);
 }
 
+static bool is_known_process(void *processes, const struct process_key *process)
+{
+	return process_table_find(processes, process) != NULL;
+}
+
 // Each table's work of an export interval to stay within its limits.
 static void expire(struct profiler *profiler)
 {
@@ -205,7 +210,8 @@ static void expire(struct profiler *profiler)
 	if (profiler->identities && profiler->intervals % SWEEP_INTERVALS == 1)
 		identity_cache_save(profiler->identities); // what cannot be written is hashed again
 	if (profiler->quota)
-		series_quota_expire(profiler->quota, clock_monotonic_ns());
+		series_quota_expire(profiler->quota, clock_monotonic_ns(), is_known_process,
+				    profiler->processes);
 	executable_table_trim(profiler->executables);
 }
 

@@ -176,16 +176,21 @@ static void drop_process(struct series_quota *quota, uint32_t item)
 	quota->count--;
 }
 
-void series_quota_expire(struct series_quota *quota, uint64_t now_ns)
+void series_quota_expire(struct series_quota *quota, uint64_t now_ns,
+			 bool (*is_known)(void *context, const struct process_key *process),
+			 void *context)
 {
 	quota->now_ns = now_ns;
 	if (now_ns - quota->checked_ns < IDLE_CHECK_NS)
 		return;
 	quota->checked_ns = now_ns;
 	for (uint32_t i = quota->count; i-- > 0;) {
-		expire_set(quota, &quota->processes[i].names);
-		expire_set(quota, &quota->processes[i].series);
-		if (!quota->processes[i].names.count && !quota->processes[i].series.count)
+		struct quota_process *process = &quota->processes[i];
+
+		expire_set(quota, &process->names);
+		expire_set(quota, &process->series);
+		if ((!process->names.count && !process->series.count) ||
+		    !is_known(context, &process->key))
 			drop_process(quota, i);
 	}
 }

@@ -14,7 +14,8 @@ enum {
 	PROCESS_SERIES_MAX =
 		512, // per process; one with 30 thread names and many wait classes has 300
 };
-#define SERIES_QUOTA_BYTES_MAX (32ULL << 20) // for all processes; some 100,000 with 10 series each
+#define SERIES_QUOTA_BYTES_MAX \
+	(32ULL << 20) // for all processes that run; some 100,000 with 10 series each
 
 struct series_quota;
 
@@ -30,9 +31,11 @@ bool series_quota_admit_series(struct series_quota *quota, const struct process_
 			       uint64_t series);
 
 /**
- * Free what was not used for an hour: names and series make room, processes are forgotten. Call it once per export
- * interval.
+ * Free what was not used for an hour, and processes that have ended: those that @is_known has forgotten. Call it once per
+ * export interval; it looks once a minute.
  */
-void series_quota_expire(struct series_quota *quota, uint64_t now_ns);
+void series_quota_expire(struct series_quota *quota, uint64_t now_ns,
+			 bool (*is_known)(void *context, const struct process_key *process),
+			 void *context);
 
 uint32_t series_quota_process_count(const struct series_quota *quota);

@@ -11,6 +11,20 @@ static const struct process_key another_process = { .pid = 2, .start_ns = 1 };
 
 #define HOUR_NS (3600 * NS_PER_SECOND)
 
+/* Processes up to this pid have ended. */
+static uint32_t ended_pid;
+
+static bool is_known(void *context, const struct process_key *process)
+{
+	(void)context;
+	return process->pid > ended_pid;
+}
+
+static void expire(struct series_quota *quota, uint64_t now_ns)
+{
+	series_quota_expire(quota, now_ns, is_known, NULL);
+}
+
 TEST(bounds_thread_names_of_a_process)
 {
 	struct series_quota *quota = series_quota_new();
@@ -39,13 +53,13 @@ TEST(idle_names_make_room)
 	struct series_quota *quota = series_quota_new();
 	uint64_t now = 100 * HOUR_NS;
 
-	series_quota_expire(quota, now);
+	expire(quota, now);
 	for (uint64_t name = 0; name < PROCESS_THREAD_NAMES_MAX; name++)
 		series_quota_admit_name(quota, &a_process, name);
-	series_quota_expire(quota, now + HOUR_NS / 2);
+	expire(quota, now + HOUR_NS / 2);
 	assert_true(series_quota_admit_name(quota, &a_process, 0)); // used again
 	assert_false(series_quota_admit_name(quota, &a_process, 99));
-	series_quota_expire(quota, now + HOUR_NS + 1);
+	expire(quota, now + HOUR_NS + 1);
 	for (uint64_t name = 100; name < 100 + PROCESS_THREAD_NAMES_MAX - 1; name++)
 		assert_true(series_quota_admit_name(quota, &a_process, name));
 	assert_false(series_quota_admit_name(quota, &a_process, 99));
@@ -58,17 +72,37 @@ TEST(idle_processes_are_forgotten)
 	struct process_key key = a_process;
 	uint64_t now = 100 * HOUR_NS;
 
-	series_quota_expire(quota, now);
+	expire(quota, now);
 	for (key.pid = 1; key.pid <= 1000; key.pid++)
 		series_quota_admit_series(quota, &key, key.pid);
-	series_quota_expire(quota, now + HOUR_NS / 2);
+	expire(quota, now + HOUR_NS / 2);
 	for (key.pid = 1; key.pid <= 1000; key.pid += 3)
 		series_quota_admit_series(quota, &key, key.pid);
-	series_quota_expire(quota, now + HOUR_NS + 1);
+	expire(quota, now + HOUR_NS + 1);
 	assert_int_equal(334, series_quota_process_count(quota));
 	for (key.pid = 1; key.pid <= 1000; key.pid += 3) // none was lost: no second one is added
 		series_quota_admit_series(quota, &key, key.pid);
 	assert_int_equal(334, series_quota_process_count(quota));
+	series_quota_free(quota);
+}
+
+TEST(ended_processes_are_forgotten)
+{
+	struct series_quota *quota = series_quota_new();
+	struct process_key key = a_process;
+	uint64_t now = 100 * HOUR_NS;
+
+	expire(quota, now);
+	// A node that starts 1,000 processes a minute for a day has memory for those that run.
+	for (uint32_t minute = 0; minute < 24 * 60; minute++) {
+		for (uint32_t i = 0; i < 1000; i++, key.pid++)
+			assert_true(series_quota_admit_series(quota, &key, 1));
+		ended_pid = key.pid - 10;
+		now += 60 * NS_PER_SECOND;
+		expire(quota, now);
+		assert_int_equal(9, series_quota_process_count(quota));
+	}
+	ended_pid = 0;
 	series_quota_free(quota);
 }
 
@@ -86,4 +120,5 @@ TEST(memory_is_bounded)
 
 RUN_TESTS(cmocka_unit_test(bounds_thread_names_of_a_process),
 	  cmocka_unit_test(bounds_series_of_a_process), cmocka_unit_test(idle_names_make_room),
-	  cmocka_unit_test(idle_processes_are_forgotten), cmocka_unit_test(memory_is_bounded))
+	  cmocka_unit_test(idle_processes_are_forgotten),
+	  cmocka_unit_test(ended_processes_are_forgotten), cmocka_unit_test(memory_is_bounded))
