@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/metrics.h"
 
+#include <malloc.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -54,6 +55,20 @@ static void encode_otlp(const struct sender_stats *otlp, struct buffer *buffer)
 			"Bytes of requests that the OTLP endpoint acknowledged, before "
 			"compression.",
 			(double)otlp->bytes_sent);
+}
+
+/* What else is resident: code, threads' stacks, BPF maps. */
+static void encode_heap(struct buffer *buffer)
+{
+	struct mallinfo2 heap = mallinfo2();
+
+	metric_text_add(buffer, "cairn_agent_heap_used_bytes", "gauge",
+			"Memory that the agent has allocated and uses.",
+			(double)(heap.uordblks + heap.hblkhd));
+	metric_text_add(
+		buffer, "cairn_agent_heap_free_bytes", "gauge",
+		"Memory that the agent has freed and keeps to use again, in part without pages.",
+		(double)heap.fordblks);
 }
 
 static void encode_process(struct buffer *buffer)
@@ -111,5 +126,6 @@ void metrics_encode(const struct stats *stats, struct buffer *buffer)
 		stats->boosts);
 	if (profiler->budget_known)
 		encode_overhead(&profiler->budget, buffer);
+	encode_heap(buffer);
 	encode_process(buffer);
 }
