@@ -192,7 +192,7 @@ UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 {
 	const struct unwind_rule *rule;
-	__u64 *words;
+	__u64 *words, fills_line = 0;
 	__u32 code;
 
 	if (!unwind) // for the verifier
@@ -206,12 +206,15 @@ UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 	} else if (code < MAPPING_CODE_TABLE) {
 		return code == MAPPING_CODE_RULE ? MAPPING_CODE_JIT : code;
 	} else {
-		rule = unwind_find_rule(code - MAPPING_CODE_TABLE, address - unwind->mapping.bias);
+		rule = unwind_find_rule(code - MAPPING_CODE_TABLE, address - unwind->mapping.bias,
+					&fills_line);
 		if (!rule)
 			return code;
 		unwind->rule = *rule;
+		// Else lines of the file and of memory are not the same.
+		fills_line &= mask_if_not_above(unwind->mapping.bias & (CODE_LINE_BYTES - 1), 0);
 	}
-	unwind_cache_rule(unwind, address);
+	unwind_cache_rule(unwind, address, fills_line);
 	return code | CODE_HAS_RULE;
 }
 

@@ -9,13 +9,25 @@
 
 /* ---- finding the rule ------------------------------------------------------------------------ */
 
+/* A row and the one that comes after it; TABLE_ROW_NONE: none in this block. */
+struct table_rows {
+	__u32 row;
+	__u32 next;
+};
+
+#define TABLE_ROW_NONE (~0U)
+
 /*
  * The last of the rows [at, limit) of @page that is not above @key, else row @at. There are at most @rows_max
- * rows, a constant. Rows compare as whole words: the high bits are the offset in the block.
+ * rows, a constant. Rows compare as whole words: the high bits are the offset in the block. @after comes after them.
  */
-UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, __u64 limit,
-				      __u64 key, __u32 rows_max)
+UNWIND_INLINE struct table_rows table_page_search(const struct table_page *page, __u64 at,
+						  __u64 limit, __u64 key, __u32 rows_max,
+						  __u32 after)
 {
+	struct table_rows rows;
+	__u64 has_next;
+
 #pragma clang loop unroll(disable)
 	for (__u32 step = rows_max / 2; step; step /= 2) {
 		__u64 next = at + step, row;
@@ -25,7 +37,21 @@ UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, _
 		at += step & mask_if_not_above(row, key) & mask_if_not_above(next + 1, limit);
 	}
 	HIDE_FROM_COMPILER(at);
-	return page->words[at & (TABLE_PAGE_WORDS - 1)];
+	rows.row = page->words[at & (TABLE_PAGE_WORDS - 1)];
+	has_next = mask_if_not_above(at + 2, limit);
+	at++;
+	HIDE_FROM_COMPILER(at);
+	rows.next = (page->words[at & (TABLE_PAGE_WORDS - 1)] & has_next) | (after & ~has_next);
+	return rows;
+}
+
+/* All bits if the row holds in all of the code around @key that a cached rule is for. */
+UNWIND_INLINE __u64 table_row_fills_line(const struct table_rows *rows, __u64 key)
+{
+	__u64 line = key >> TABLE_RULE_BITS & ~(CODE_LINE_BYTES - 1);
+
+	return mask_if_not_above(rows->row >> TABLE_RULE_BITS, line) &
+	       mask_if_not_above(line + CODE_LINE_BYTES, rows->next >> TABLE_RULE_BITS);
 }
 
 /*
@@ -33,11 +59,12 @@ UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, _
  * row says which one to search.
  */
 UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first, __u32 limit,
-							__u32 key)
+							__u32 key, __u64 *ret_fills_line)
 {
 	__u32 number = first >> TABLE_PAGE_BITS, at = first & (TABLE_PAGE_WORDS - 1);
 	const struct table_page *page = unwind_table_page(table, number), *second;
-	__u32 row;
+	__u32 after = TABLE_ROW_NONE;
+	struct table_rows rows;
 
 	if (!page)
 		return NULL;
@@ -50,16 +77,19 @@ UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first
 			limit -= TABLE_PAGE_WORDS;
 		} else {
 			limit = TABLE_PAGE_WORDS;
+			after = second ? second->words[0] : 0;
 		}
 	}
-	row = limit - at <= TABLE_BLOCK_ROWS_USUAL
-		      ? table_page_search(page, at, limit, key, TABLE_BLOCK_ROWS_USUAL)
-		      : table_page_search(page, at, limit, key, TABLE_BLOCK_ROWS_MAX);
-	return unwind_rule_at(row & TABLE_RULE_MASK);
+	rows = limit - at <= TABLE_BLOCK_ROWS_USUAL
+		       ? table_page_search(page, at, limit, key, TABLE_BLOCK_ROWS_USUAL, after)
+		       : table_page_search(page, at, limit, key, TABLE_BLOCK_ROWS_MAX, after);
+	*ret_fills_line = table_row_fills_line(&rows, key);
+	return unwind_rule_at(rows.row & TABLE_RULE_MASK);
 }
 
-/* The rule at @offset from the table's first block; NULL outside. */
-UNWIND_INLINE const struct unwind_rule *unwind_find_rule(__u32 number, __u64 offset)
+/* The rule at @offset from the table's first block, and as table_row_fills_line(); NULL outside. */
+UNWIND_INLINE const struct unwind_rule *unwind_find_rule(__u32 number, __u64 offset,
+							 __u64 *ret_fills_line)
 {
 	__u32 block = offset >> TABLE_BLOCK_BITS, first, limit;
 	void *table = unwind_table(number);
@@ -82,7 +112,7 @@ UNWIND_INLINE const struct unwind_rule *unwind_find_rule(__u32 number, __u64 off
 		return NULL;
 	offset &= TABLE_BLOCK_BYTES - 1;
 	return unwind_find_row(table, first, limit,
-			       (__u32)offset << TABLE_RULE_BITS | TABLE_RULE_MASK);
+			       (__u32)offset << TABLE_RULE_BITS | TABLE_RULE_MASK, ret_fills_line);
 }
 
 /* ---- signal frames --------------------------------------------------------------------------- */

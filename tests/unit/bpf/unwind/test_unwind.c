@@ -759,6 +759,46 @@ TEST(uses_cached_rules_without_their_table)
 	EXPECT_EQ(STACK_END_NO_TABLE, unwind.end, "of two rules one half each");
 }
 
+/* A function that sets up its frame at byte 0x38, in the middle of a line of code; the rest of it is one rule. */
+TEST(caches_a_rule_for_its_line_of_code_only)
+{
+	static const struct unwind_rule rules[] = { CALL(8), CALL(24) };
+	static const struct recorded_row rows[] = { { 0, 0 }, { 0x38, 1 } };
+	static const uint64_t words[12] = { TO_START, 0, TO_START };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+	const struct {
+		const char *what;
+		uint64_t at;
+		uint32_t frame_bytes; // 0: no rule is cached
+	} lines[] = {
+		{ "before the frame, cached alone", 0x10, 8 },
+		{ "beside it", 0x11, 0 },
+		{ "behind, in the same line", 0x39, 24 },
+		{ "a line of one rule", 0x50, 24 },
+		{ "the first byte of it", 0x40, 24 },
+		{ "the last one", 0x7f, 24 },
+		{ "the next line", 0x80, 0 },
+	};
+	static const uint64_t seen[] = { 0x10, 0x39, 0x50 };
+
+	record_program(rules, 2);
+	record_table(0, 1, rows, 2);
+	record_stack(words, 12);
+	recorded.remembers = true;
+	recorded.generation = 7;
+	for EACH (at, seen)
+		unwind_from(CODE + *at, registers);
+	free(recorded.tables[0].pages);
+	recorded.tables[0].pages = NULL;
+	for EACH (line, lines) {
+		struct unwind unwind = { .process.generation = 7 };
+		__u64 first, second;
+		bool is_cached = unwind_find_cached_rule(&unwind, CODE + line->at, &first, &second);
+
+		EXPECT_EQ(line->frame_bytes, is_cached ? first >> 32 : 0, line->what);
+	}
+}
+
 TEST(stores_only_the_leaf_without_mappings)
 {
 	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
@@ -803,5 +843,6 @@ RUN_TESTS(cmocka_unit_test(each_rule_finds_the_caller_or_ends),
 	  cmocka_unit_test(stacks_are_complete_up_to_the_depth_limit),
 	  cmocka_unit_test(cached_rules_find_the_same_callers),
 	  cmocka_unit_test(uses_cached_rules_without_their_table),
+	  cmocka_unit_test(caches_a_rule_for_its_line_of_code_only),
 	  cmocka_unit_test(stores_only_the_leaf_without_mappings),
 	  cmocka_unit_test(hashes_the_frames_that_it_stores))

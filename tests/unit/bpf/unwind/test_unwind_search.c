@@ -32,6 +32,22 @@ static uint32_t draw_rows(uint32_t blocks, uint32_t step_max)
 	return count;
 }
 
+static const struct unwind_rule *rule_at(uint32_t table, uint64_t offset)
+{
+	__u64 fills_line;
+
+	return unwind_find_rule(table, offset, &fills_line);
+}
+
+/* Does row @row hold in all of the line of code with @at? */
+static bool row_fills_line(uint32_t row, uint32_t count, uint32_t at)
+{
+	uint32_t line = at & ~(uint32_t)(CODE_LINE_BYTES - 1);
+
+	return rows[row].address <= line &&
+	       (row + 1 == count || rows[row + 1].address >= line + CODE_LINE_BYTES);
+}
+
 static void expect_rows_found(uint32_t blocks, uint32_t count, const char *what)
 {
 	uint32_t row = 0;
@@ -39,10 +55,13 @@ static void expect_rows_found(uint32_t blocks, uint32_t count, const char *what)
 	for (uint32_t at = 0; at < blocks * TABLE_BLOCK_BYTES; at++) {
 		while (row + 1 < count && rows[row + 1].address <= at)
 			row++;
-		const struct unwind_rule *rule = unwind_find_rule(0, at);
+		__u64 fills_line;
+		const struct unwind_rule *rule = unwind_find_rule(0, at, &fills_line);
 		if (rule != &recorded.rules[rows[row].rule])
 			fail_msg("%s: at 0x%x rule %td is found, not %u", what, at,
 				 rule ? rule - recorded.rules : -1, rows[row].rule);
+		if (fills_line != (row_fills_line(row, count, at) ? ~0ULL : 0))
+			fail_msg("%s: at 0x%x the rule is of its line or not", what, at);
 	}
 }
 
@@ -67,7 +86,7 @@ TEST(each_byte_has_the_rule_of_its_row)
 
 			record_table(0, c->blocks, rows, count);
 			expect_rows_found(c->blocks, count, c->what);
-			assert_null(unwind_find_rule(0, c->blocks * TABLE_BLOCK_BYTES + (2 << 20)));
+			assert_null(rule_at(0, c->blocks * TABLE_BLOCK_BYTES + (2 << 20)));
 		}
 }
 
@@ -85,7 +104,7 @@ TEST(reads_an_index_across_pages)
 		record_table(0, *count, rows, *count);
 		for (uint32_t i = 0; i < *count; i++)
 			assert_ptr_equal(&recorded.rules[i % RULES],
-					 unwind_find_rule(0, (uint64_t)i * TABLE_BLOCK_BYTES + 7));
+					 rule_at(0, (uint64_t)i * TABLE_BLOCK_BYTES + 7));
 	}
 }
 
@@ -95,13 +114,13 @@ TEST(there_is_no_rule_outside_a_table)
 
 	record_nothing();
 	record_table(0, 2, &row, 1);
-	assert_non_null(unwind_find_rule(0, 0));
-	assert_non_null(unwind_find_rule(0, 2 * TABLE_BLOCK_BYTES - 1));
-	assert_null(unwind_find_rule(0, 2 * TABLE_BLOCK_BYTES));
-	assert_null(unwind_find_rule(0, 1ULL << 32));
-	assert_null(unwind_find_rule(0, 1ULL << (32 + TABLE_BLOCK_BITS)));
-	assert_null(unwind_find_rule(0, UINT64_MAX)); // an address below the table
-	assert_null(unwind_find_rule(1, 0));          // there is no such table
+	assert_non_null(rule_at(0, 0));
+	assert_non_null(rule_at(0, 2 * TABLE_BLOCK_BYTES - 1));
+	assert_null(rule_at(0, 2 * TABLE_BLOCK_BYTES));
+	assert_null(rule_at(0, 1ULL << 32));
+	assert_null(rule_at(0, 1ULL << (32 + TABLE_BLOCK_BITS)));
+	assert_null(rule_at(0, UINT64_MAX)); // an address below the table
+	assert_null(rule_at(1, 0));          // there is no such table
 }
 
 static const struct {
@@ -121,7 +140,7 @@ TEST(broken_tables_give_no_rule)
 	for EACH (c, broken) {
 		record_nothing();
 		record_words(0, c->words, 4);
-		if (unwind_find_rule(0, 5))
+		if (rule_at(0, 5))
 			fail_msg("%s: a rule is found", c->what);
 	}
 }
