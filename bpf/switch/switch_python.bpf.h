@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 // Compares a thread's Python frames with cached ones. It hashes what the unwinder reads of each frame:
 // its address, its code object and its instruction. That takes a tenth of unwinding, as the native
-// frames between them are skipped.
+// frames between them are skipped, and the frames of a thread, which lie one after the other, are read in pieces.
 #pragma once
 
 #include "bpf/stacks/unwind_memory.bpf.h"
@@ -20,8 +20,7 @@ struct python_frames {
 /* State of a running hash. */
 struct python_hash {
 	struct python_frames of;
-	__u64 next;
-	__u64 frame_words[PYTHON_FRAME_BYTES_MAX / 8 + 2];
+	struct python_cursor cursor; // only what reads frames
 };
 
 struct python_hash_walk {
@@ -35,28 +34,22 @@ static __always_inline void python_hash_add(struct python_hash *hash, __u64 word
 	hash->of.hash ^= hash->of.hash >> 29;
 }
 
-/* Masked, for the verifier; offsets are even and checked by the agent. */
-static __always_inline __u64 python_hash_word(const struct python_hash *hash, __u32 offset)
-{
-	return *(const __u64 *)((const char *)hash->frame_words + (offset & 0x78));
-}
-
-static __always_inline __u64 python_hash_position(const struct python_hash *hash,
+static __always_inline __u64 python_hash_position(const struct python_cursor *cursor,
 						  const struct python_offsets *offsets)
 {
-	__u64 word = python_hash_word(hash, offsets->frame_position);
+	__u64 word = python_frame_word(cursor, offsets->frame_position);
 
 	if (offsets->position == PYTHON_POSITION_POINTER)
 		return word;
 	return (__u32)(word >> (offsets->frame_position & 4 ? 32 : 0));
 }
 
-static __always_inline __u64 python_hash_owner(const struct python_hash *hash,
+static __always_inline __u64 python_hash_owner(const struct python_cursor *cursor,
 					       const struct python_offsets *offsets)
 {
 	if (offsets->frame_owner == PYTHON_NO_FIELD)
 		return 0;
-	return (__u8)(python_hash_word(hash, offsets->frame_owner) >>
+	return (__u8)(python_frame_word(cursor, offsets->frame_owner) >>
 		      (offsets->frame_owner & 7) * 8);
 }
 
@@ -64,7 +57,7 @@ static __always_inline __u64 python_hash_owner(const struct python_hash *hash,
 static __always_inline void python_hash_code(struct python_hash *hash,
 					     const struct python_offsets *offsets)
 {
-	__u64 code = python_hash_word(hash, offsets->frame_code) &
+	__u64 code = python_frame_word(&hash->cursor, offsets->frame_code) &
 		     ~((1ULL << (offsets->reference_tag_bits & 7)) - 1);
 	__u64 mark = 0;
 
@@ -77,17 +70,16 @@ static long hash_python_frame(__u32 index, struct python_hash_walk *walk)
 {
 	const struct python_offsets *offsets = walk->offsets;
 	struct python_hash *hash = walk->hash;
-	__u32 size = offsets->frame_bytes;
+	struct python_cursor *cursor = &hash->cursor;
+	__u64 frame = cursor->frame;
 
-	if (!hash->next)
+	if (!frame || python_read_frame(cursor, offsets, cursor->read_frame))
 		return 1;
-	if (size > PYTHON_FRAME_BYTES_MAX ||
-	    read_user(hash->frame_words, size, hash->next + offsets->frame_start))
-		return 1;
-	python_hash_add(hash, hash->next | python_hash_owner(hash, offsets) << 56);
-	python_hash_add(hash, python_hash_position(hash, offsets));
+	cursor->read_frame = frame;
+	python_hash_add(hash, frame | python_hash_owner(cursor, offsets) << 56);
+	python_hash_add(hash, python_hash_position(cursor, offsets));
 	python_hash_code(hash, offsets);
-	hash->next = python_hash_word(hash, offsets->frame_previous);
+	cursor->frame = python_frame_word(cursor, offsets->frame_previous);
 	hash->of.count = index + 1;
 	return 0;
 }
@@ -98,7 +90,9 @@ static __always_inline void python_hash_top(struct python_hash *hash,
 {
 	__u64 state = hash->of.state, owner = 0, link = 0;
 
-	hash->next = 0;
+	hash->cursor.frame = 0;
+	hash->cursor.read_frame = 0;
+	hash->cursor.piece.start = PYTHON_PIECE_NONE;
 	// The thread state may belong to another thread by now.
 	if (read_user(&owner, sizeof(owner), state + offsets->state_thread))
 		return;
@@ -107,9 +101,11 @@ static __always_inline void python_hash_top(struct python_hash *hash,
 	    !read_user(&link, sizeof(link), state + offsets->state_cframe))
 		python_hash_add(hash, link);
 	if (offsets->state_frame != PYTHON_NO_FIELD)
-		read_user(&hash->next, sizeof(hash->next), state + offsets->state_frame);
+		read_user(&hash->cursor.frame, sizeof(hash->cursor.frame),
+			  state + offsets->state_frame);
 	else if (link && offsets->cframe_frame != PYTHON_NO_FIELD)
-		read_user(&hash->next, sizeof(hash->next), link + offsets->cframe_frame);
+		read_user(&hash->cursor.frame, sizeof(hash->cursor.frame),
+			  link + offsets->cframe_frame);
 }
 
 /* Hashes the frames of hash->of.state. */
@@ -127,7 +123,7 @@ __attribute__((noinline)) int hash_python_frames(struct python_hash *hash)
 		return 0;
 	python_hash_top(hash, walk.offsets);
 	bpf_loop(PYTHON_CACHED_FRAMES_MAX, hash_python_frame, &walk, 0);
-	if (hash->next || !hash->of.count)
+	if (hash->cursor.frame || !hash->of.count)
 		hash->of.hash = 0;
 	return 0;
 }
