@@ -12,8 +12,9 @@
 #include "base/event_log.h"
 
 enum {
-	// On each CPU, at most: 0.2 % of it at some 4 us each. Only bursts of faults reach it.
-	PAGE_FAULT_STACKS_PER_SECOND = 500,
+	// On each CPU, at most: as many as CPU samples, and 0.1 % of it at some 10 us each. What is not used may be used
+	// in the next seconds: programs allocate in bursts.
+	PAGE_FAULT_STACKS_PER_SECOND = 100,
 };
 
 struct page_faults;

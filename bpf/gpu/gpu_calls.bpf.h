@@ -48,8 +48,9 @@ struct {
 static __always_inline __u32 choose_call(__u32 which)
 {
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
+	struct pace_limit limit = { .stacks = gpu_stacks_per_second };
 
-	return pace ? pace_sample(pace, gpu_stacks_per_second, COUNTER_GPU_CALLS_DROPPED) : 0;
+	return pace ? pace_sample(pace, &limit, COUNTER_GPU_CALLS_DROPPED) : 0;
 }
 
 /* Likewise of a captured launch. It gets a larger share: each launch of the graph will count with its stack. */
@@ -57,10 +58,9 @@ static __always_inline __u32 choose_captured(void)
 {
 	__u32 which = GPU_PACE_CAPTURED;
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
+	struct pace_limit limit = { .stacks = gpu_stacks_per_second * GPU_CAPTURED_MORE };
 
-	return pace ? pace_sample(pace, gpu_stacks_per_second * GPU_CAPTURED_MORE,
-				  COUNTER_GPU_CALLS_DROPPED)
-		    : 0;
+	return pace ? pace_sample(pace, &limit, COUNTER_GPU_CALLS_DROPPED) : 0;
 }
 
 static __always_inline bool is_wanted(void)

@@ -13,8 +13,11 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set before load. */
 const volatile __u32 page_bytes = 4096;
 
+/* Programs grow in bursts: those of half a second are sampled six times as densely as a storm that goes on. */
+#define FAULT_BURST_SECONDS 5
+
 /* Set at any time: about so many stacks a second on each CPU. */
-__u32 stacks_per_second = 500;
+__u32 stacks_per_second = 100;
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {
@@ -63,6 +66,7 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct task_struct___faults *faulting = (void *)task;
 	__u32 pid = bpf_get_current_pid_tgid() >> 32, zero = 0;
+	struct pace_limit limit = { stacks_per_second, FAULT_BURST_SECONDS };
 	struct pace *pace;
 	struct fault *fault;
 
@@ -76,7 +80,7 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	if (!pace || !fault)
 		return count(COUNTER_FAULTS_DROPPED);
 	fault->page = address / page_bytes;
-	fault->weight = pace_sample(pace, stacks_per_second, COUNTER_FAULTS_UNREPRESENTED);
+	fault->weight = pace_sample(pace, &limit, COUNTER_FAULTS_UNREPRESENTED);
 	fault->is_copy = is_copy;
 	if (fault->weight) {
 		fault->before = read_rss(task);
