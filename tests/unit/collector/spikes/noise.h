@@ -56,9 +56,24 @@ static inline void noise_cpu(struct noise *noise, int64_t *values, uint32_t coun
 	}
 }
 
-/** Requests at @rate per second, each a run of @mean_s (exponential), spread over slots. */
+/** As noise_cpu(), with a load that goes up and down: the logarithm has @sigma and is forgotten in @memory_s. */
+static inline void noise_wandering(struct noise *noise, int64_t *values, uint32_t count,
+				   uint64_t slot_ns, double cores, double memory_s, double sigma)
+{
+	double slot_s = (double)slot_ns / (double)NS_PER_SECOND, load = 0;
+	double kept = exp(-slot_s / memory_s), new = sqrt(1 - kept * kept) * sigma;
+
+	for (uint32_t i = 0; i < count; i++) {
+		load = kept * load + new *noise_normal(noise);
+		values[i] += (int64_t)(noise_poisson(noise, cores * (double)slot_ns /
+								    NOISE_SAMPLE_NS * exp(load)) *
+				       NOISE_SAMPLE_NS);
+	}
+}
+
+/** Requests at @rate per second, each a run of @mean_s, spread over slots: exponential, or with @sigma log-normal. */
 static inline void noise_requests(struct noise *noise, int64_t *values, uint32_t count,
-				  uint64_t slot_ns, double rate, double mean_s)
+				  uint64_t slot_ns, double rate, double mean_s, double sigma)
 {
 	double at = 0, end = (double)count * (double)slot_ns / (double)NS_PER_SECOND;
 
@@ -66,7 +81,8 @@ static inline void noise_requests(struct noise *noise, int64_t *values, uint32_t
 		at -= log(noise_draw(noise)) / rate;
 		if (at >= end)
 			return;
-		double left = -log(noise_draw(noise)) * mean_s;
+		double left = mean_s * (sigma > 0 ? exp(sigma * noise_normal(noise))
+						  : -log(noise_draw(noise)));
 
 		for (uint32_t slot = (uint32_t)(at * (double)NS_PER_SECOND / (double)slot_ns);
 		     slot < count && left > 0; slot++) {

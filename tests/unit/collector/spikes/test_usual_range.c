@@ -81,7 +81,17 @@ static double day_wave(void *context, double second)
 }
 
 /** Kinds of noise; each fills an hour of slots. */
-enum kind { POISSON, WAVE, REQUESTS, LONG_REQUESTS, EVERY_MINUTE, EVERY_5_MINUTES };
+enum kind {
+	POISSON,
+	WAVE,
+	WANDERING,
+	WANDERING_SLOWLY,
+	REQUESTS,
+	LONG_REQUESTS,
+	HEAVY_TAILED,
+	EVERY_MINUTE,
+	EVERY_5_MINUTES
+};
 
 struct quiet_row {
 	const char *what;
@@ -99,10 +109,16 @@ static void fill(struct hour *hour, const struct quiet_row *row, struct noise *n
 		noise_cpu(noise, values, count, slot_ns, row->size, NULL, NULL);
 	else if (row->kind == WAVE)
 		noise_cpu(noise, values, count, slot_ns, row->size, half_hour_wave, NULL);
+	else if (row->kind == WANDERING)
+		noise_wandering(noise, values, count, slot_ns, row->size, 10, 0.5);
+	else if (row->kind == WANDERING_SLOWLY)
+		noise_wandering(noise, values, count, slot_ns, row->size, 600, 0.5);
 	else if (row->kind == REQUESTS)
-		noise_requests(noise, values, count, slot_ns, row->size, 0.05);
+		noise_requests(noise, values, count, slot_ns, row->size, 0.05, 0);
 	else if (row->kind == LONG_REQUESTS)
-		noise_requests(noise, values, count, slot_ns, row->size, 0.5);
+		noise_requests(noise, values, count, slot_ns, row->size, 0.5, 0);
+	else if (row->kind == HEAVY_TAILED)
+		noise_requests(noise, values, count, slot_ns, row->size, 0.05, 1.2);
 	else
 		noise_cpu(noise, values, count, slot_ns, 0.1, NULL, NULL);
 	if (row->kind >= EVERY_MINUTE)
@@ -118,9 +134,12 @@ TEST(quiet_hours_have_no_spikes)
 		{ "a core", POISSON, 1 },
 		{ "8 cores", POISSON, 8 },
 		{ "a wave of half an hour", WAVE, 1 },
+		{ "a load that wanders", WANDERING, 0.5 },
+		{ "a load that wanders slowly", WANDERING_SLOWLY, 0.5 },
 		{ "rare short waits", REQUESTS, 0.1 },
 		{ "many short waits", REQUESTS, 5 },
 		{ "long waits", LONG_REQUESTS, 1 },
+		{ "waits with a heavy tail", HEAVY_TAILED, 3 },
 		{ "a job every minute", EVERY_MINUTE, 1 },
 		{ "a job every 5 minutes", EVERY_5_MINUTES, 1 },
 	};
