@@ -425,7 +425,7 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## run the GPU verdicts and la
 
 # Alone on the machine: a service that gets no CPU has other spikes than the injected one. It takes 7 minutes.
 .PHONY: scenarios
-scenarios: packages $(PROGRAMS) workloads $(GPU_DOUBLES) ## inject ten faults into real processes: `cairn spikes` must name nine first; SCENARIOS="reload disk", SCENARIO_SEED=1
+scenarios: packages $(PROGRAMS) workloads $(GPU_DOUBLES) ## inject ten faults into real processes: `cairn spikes` must name nine first; SCENARIOS="reload disk", SCENARIO_SEED=1; SCENARIO_KEEP=FOLDER, later SCENARIO_REPLAY=FOLDER
 	nice -n -19 python3 -m pytest -q tests/scenarios
 
 .PHONY: browser
