@@ -150,10 +150,25 @@ static const char *find_syscall(const struct flame_tree *tree, uint32_t node)
 	return NULL;
 }
 
+/** Was the thread preempted there? That says nothing of what it did. */
+static bool is_preempted(const struct flame_tree *tree, uint32_t node)
+{
+	static const char *const exits[] = { "irqentry_exit", "exit_to_user_mode", NULL };
+
+	return tree->nodes[node].kind == FRAME_KIND_KERNEL &&
+	       begins_with_any(node_name(tree, node), exits);
+}
+
 /** What a stack that ends at @node ended in. */
 static void leaf_name(const struct flame_tree *tree, uint32_t node, char text[CAUSE_TEXT_BYTES])
 {
 	const char *syscall = find_syscall(tree, node);
+	uint32_t user = node;
+
+	while (!syscall && user && tree->nodes[user].kind == FRAME_KIND_KERNEL)
+		user = tree->nodes[user].parent;
+	if (user && is_preempted(tree, node))
+		node = user;
 
 	if (syscall) {
 		function_name(syscall, FRAME_KIND_KERNEL, text);
