@@ -172,18 +172,33 @@ static bool is_thread_target(const struct wait_frame *frames, uint32_t count, ui
 	return false;
 }
 
+static const char *const thread_starts[] = { "start_thread", "clone3", "clone", "start" };
+
+static bool is_thread_start(const struct wait_frame *frame)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(thread_starts); i++)
+		if (!strcmp(wait_plain_name(frame->name), thread_starts[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Is more known of the stack than that it is in the C library? Only the program's functions tell a lock from the GIL, or
+ * from a worker without work.
+ */
+static bool shows_program(const struct wait_frame *frames, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!wait_is_system_library(frames[i].module) || is_thread_start(&frames[i]))
+			return true;
+	return false;
+}
+
 // Is the caller of frame @at the C library's thread start?
 static bool is_called_by_start(const struct wait_frame *frames, uint32_t count, uint32_t at)
 {
-	static const char *const starts[] = { "start_thread", "clone3", "clone", "start" };
-
-	if (at + 1 >= count || frames[at + 1].kind != FRAME_KIND_NATIVE ||
-	    !wait_is_system_library(frames[at + 1].module))
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(starts); i++)
-		if (!strcmp(wait_plain_name(frames[at + 1].name), starts[i]))
-			return true;
-	return false;
+	return at + 1 < count && frames[at + 1].kind == FRAME_KIND_NATIVE &&
+	       wait_is_system_library(frames[at + 1].module) && is_thread_start(&frames[at + 1]);
 }
 
 struct walk {
@@ -271,8 +286,7 @@ enum wait_class wait_class_of(const struct wait_frame *frames, uint32_t count)
 
 	if (cause == CAUSE_UNKNOWN)
 		cause = cause_of_calls(frames + kernel, count - kernel);
-	// Only the program's functions tell a lock from the GIL, or from a worker without work.
-	if (cause == CAUSE_LOCK && kernel == count)
+	if (cause == CAUSE_LOCK && !shows_program(frames + kernel, count - kernel))
 		return WAIT_CLASS_OTHER;
 	return class_in_program(cause, frames + kernel, count - kernel);
 }

@@ -81,6 +81,8 @@ static const struct {
 	{ "a futex of which no user frame is known",
 	  "k:futex_do_wait|k:__futex_wait|k:futex_wait|k:do_futex|k:__x64_sys_futex",
 	  WAIT_CLASS_OTHER },
+	{ "a futex whose callers are lost", FUTEX "/lib/libc.so.6:__GI___lll_lock_wait",
+	  WAIT_CLASS_OTHER },
 	{ "a lock of the kernel's needs none", "k:rwsem_down_write_slowpath|k:down_write",
 	  WAIT_CLASS_LOCK },
 	{ "a mutex, 6.1", FUTEX61 "libc.so.6:|app:f", WAIT_CLASS_LOCK },
