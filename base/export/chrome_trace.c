@@ -31,6 +31,8 @@ struct lane {
 
 #define NO_STATE UINT32_MAX
 
+#define THREADS_WINDOW_NS (5 * NS_PER_SECOND) // an export interval: what is measured in it adds up
+
 enum { STATE_BYTES = 64 };
 
 struct writer {
@@ -42,8 +44,9 @@ struct writer {
 	struct buffer *buffer;
 	struct lane lanes[TRACE_LANES_MAX]; // of one row
 	uint32_t lane_count;
-	uint32_t threads;   // numbers given
-	uint64_t origin_ns; // Unix time of the first slot
+	uint32_t row_threads; // that the row's wall-clock time says there are; 0: unknown
+	uint32_t threads;     // numbers given
+	uint64_t origin_ns;   // Unix time of the first slot
 	uint32_t events;
 };
 
@@ -137,6 +140,18 @@ static void close_slices(struct writer *writer, struct lane *lane, uint32_t proc
 
 // ---- lanes ----------------------------------------------------------------------------------
 
+/**
+ * May a sample of @slot_ns begin when @lane is free? Of sampled waits some slots have too much, others too little: where the
+ * row's threads have lanes, a sample waits longer than for uneven ticks.
+ */
+static bool is_free(const struct writer *writer, const struct lane *lane, uint64_t slot_ns)
+{
+	bool has_all = writer->row_threads && writer->lane_count >= writer->row_threads;
+	uint64_t late_ns = (has_all ? TRACE_OVERLAP_MS : TRACE_LATE_MS) * NS_PER_MS;
+
+	return lane->end_ns <= slot_ns + late_ns;
+}
+
 /** The lane that has been free for longest; a new one if that is busy long after @slot_ns. */
 static int find_lane(struct writer *writer, const struct thread_row *row, uint64_t slot_ns,
 		     struct lane **ret_lane)
@@ -149,7 +164,7 @@ static int find_lane(struct writer *writer, const struct thread_row *row, uint64
 	// The first lane, if it is free: a single thread stays on it.
 	if (best && writer->lanes[0].end_ns <= slot_ns)
 		best = &writer->lanes[0];
-	if (!best || best->end_ns > slot_ns + TRACE_LATE_MS * NS_PER_MS) {
+	if (!best || !is_free(writer, best, slot_ns)) {
 		if (writer->lane_count == TRACE_LANES_MAX)
 			return -E2BIG;
 		best = &writer->lanes[writer->lane_count];
@@ -238,23 +253,84 @@ static void append_processes(struct writer *writer)
 	}
 }
 
+/** The time of @samples of one row from slot @from on, in @slots slots. */
+static double time_in(const struct writer *writer, const uint32_t *order, uint32_t count,
+		      uint64_t from, uint64_t slots)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sample *sample = &writer->profile->samples[order[i]];
+		uint64_t begin = sample->slot > from ? sample->slot : from;
+		uint64_t end = sample->slot + sample->more_slots + 1;
+
+		if (sample->slot >= from + slots)
+			break; // they are in order
+		end = end < from + slots ? end : from + slots;
+		if (begin < end)
+			sum += (double)sample->value * (double)(end - begin) /
+			       (sample->more_slots + 1.0);
+	}
+	return sum;
+}
+
+/** How many threads the @count samples of a row are of, at most at a time; 0 where they are not all of their time. */
+static uint32_t threads_of(const struct writer *writer, const uint32_t *order, uint32_t count)
+{
+	const struct profile *profile = writer->profile;
+	const struct sample *first = &profile->samples[order[0]];
+	uint64_t slots = THREADS_WINDOW_NS / profile->slot_ns, last = 0;
+	double most = 0;
+
+	if (writer->states[first->series] == NO_STATE)
+		return 0;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sample *sample = &profile->samples[order[i]];
+
+		if (sample->slot + sample->more_slots > last)
+			last = sample->slot + sample->more_slots;
+	}
+	if (last - first->slot + 1 < slots)
+		slots = last - first->slot + 1;
+	// A window begins with a sample, and the next one after it.
+	for (uint32_t i = 0; i < count;) {
+		uint64_t from = profile->samples[order[i]].slot;
+		double sum = time_in(writer, order + i, count - i, from, slots);
+
+		most = sum > most ? sum : most;
+		while (i < count && profile->samples[order[i]].slot < from + slots)
+			i++;
+	}
+	most = most / (double)(slots * profile->slot_ns) + 0.5;
+	return most < 1 ? 1 : most < TRACE_LANES_MAX ? (uint32_t)most : TRACE_LANES_MAX;
+}
+
+static int append_row(struct writer *writer, const struct thread_row *row, const uint32_t *order,
+		      uint32_t count)
+{
+	int rc = 0;
+
+	writer->row_threads = threads_of(writer, order, count);
+	for (uint32_t i = 0; !rc && i < count; i++)
+		rc = append_sample(writer, row, &writer->profile->samples[order[i]]);
+	if (!rc)
+		close_row(writer, row);
+	return rc;
+}
+
 static int append_rows(struct writer *writer, const uint32_t *order, uint32_t count)
 {
 	const struct thread_rows *rows = writer->rows;
-	const struct thread_row *row = NULL;
 	int rc = 0;
 
-	for (uint32_t i = 0; !rc && i < count; i++) {
-		const struct sample *sample = &writer->profile->samples[order[i]];
-		const struct thread_row *next = &rows->rows[rows->of_series[sample->series]];
+	for (uint32_t first = 0, end; !rc && first < count; first = end) {
+		uint32_t row = rows->of_series[writer->profile->samples[order[first]].series];
 
-		if (row && next != row)
-			close_row(writer, row);
-		row = next;
-		rc = append_sample(writer, row, sample);
+		for (end = first + 1; end < count; end++)
+			if (rows->of_series[writer->profile->samples[order[end]].series] != row)
+				break;
+		rc = append_row(writer, &rows->rows[row], order + first, end - first);
 	}
-	if (!rc && row)
-		close_row(writer, row);
 	return rc;
 }
 

@@ -140,6 +140,38 @@ TEST(stacks_lie_below_thread_states)
 	EXPECT_STR("app: 0-40 1 f;0-40 0 blocked: GIL;", text, "slices");
 }
 
+/* One thread's waits of which only some are sampled overlap: a slot has too much, another too little. */
+TEST(a_row_has_a_lane_per_thread)
+{
+	static const struct {
+		const char *what;
+		uint64_t ms; // of each of the two long samples
+		const char *slices;
+	} rows[] = {
+		{ "one thread", 150, "app: 0-150 1 f;150-300 1 g;300-320 1 f;0-320 0 running;" },
+		{ "two threads", 300,
+		  "app: 0-320 1 f;0-320 0 running;|app 2: 20-320 1 g;20-320 0 "
+		  "running;" },
+	};
+
+	for EACH (row, rows) {
+		_cleanup_(profile_freep) struct profile *profile = profile_new(20 * NS_PER_MS);
+		_cleanup_(buffer_deinit) struct buffer trace = { 0 };
+		uint32_t f = frame(profile, FRAME_KIND_NATIVE, "f", "", 0);
+		uint32_t g = frame(profile, FRAME_KIND_NATIVE, "g", "", 0);
+		int64_t value = (int64_t)(row->ms * NS_PER_MS);
+		char text[TEXT_BYTES];
+
+		sample(profile, "app", "app", PROFILE_TYPE_WALL, &f, 1, SLOT, value);
+		sample(profile, "app", "app", PROFILE_TYPE_WALL, &g, 1, SLOT + 1, value);
+		sample(profile, "app", "app", PROFILE_TYPE_WALL, &f, 1, SLOT + 15, 20 * NS_PER_MS);
+		assert_int_equal(0, labels_set(&profile->series[0].labels, "state", "running"));
+		assert_int_equal(0, chrome_trace_encode(profile, PROFILE_TYPE_WALL, &trace));
+		read_trace(&trace, text);
+		EXPECT_STR(row->slices, text, row->what);
+	}
+}
+
 TEST(refuses_what_has_no_time)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20 * NS_PER_MS);
@@ -156,4 +188,4 @@ RUN_TESTS(cmocka_unit_test(outer_frames_go_on_over_samples),
 	  cmocka_unit_test(uneven_ticks_stay_on_one_lane),
 	  cmocka_unit_test(threads_of_one_name_get_lanes),
 	  cmocka_unit_test(stacks_lie_below_thread_states),
-	  cmocka_unit_test(refuses_what_has_no_time))
+	  cmocka_unit_test(a_row_has_a_lane_per_thread), cmocka_unit_test(refuses_what_has_no_time))
