@@ -91,7 +91,7 @@ static int parse(int argc, char **argv, struct diff_options *options,
 		{ "limit", 'n', CONFIG_UINT, &options->limit, "40", 1, FUNCTIONS_MAX, "N",
 		  "rows of the table" },
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
-		  "write stacks with both values to FILE (.collapsed)" },
+		  "write stacks with both values to FILE (.collapsed); -: to standard output" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
 		  "print the collector's JSON" },
 	};
@@ -208,10 +208,11 @@ static int check(struct diff_options *options, struct error *err)
 		rc = check_choice("--sort", options->sort, "self", "total", err);
 	if (!rc)
 		rc = diff_only_check(options->only, err);
-	if (!rc && options->output)
+	bool is_file = options->output && !output_is_standard(options->output);
+	if (!rc && is_file)
 		rc = output_file_check_name(options->output, err);
 	size_t size = options->output ? strlen(options->output) : 0;
-	if (!rc && options->output &&
+	if (!rc && is_file &&
 	    (size <= SUFFIX_BYTES ||
 	     strcmp(options->output + size - SUFFIX_BYTES, ".collapsed") != 0))
 		rc = error_set(err, -EINVAL, "-o: %.200s: a diff is written as .collapsed",
@@ -328,7 +329,7 @@ static int write_file(const struct diff_options *options, const struct http_resp
 	int rc = response->body.size ? output_file_finish(file, &response->body, err)
 				     : error_set(err, -ENODATA, "neither side has samples");
 
-	if (!rc)
+	if (!rc && !output_is_standard(options->output))
 		fprintf(stderr, "wrote %s\n", options->output);
 	return rc;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -54,7 +55,8 @@ static const char notes_format[] =
 	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o it prints the functions with the most\n"
 	"time. TYPE is a profile type in five parts or one of these words:\n"
 	"%s.\n"
-	"The suffix of FILE selects the format, unless --format does:\n"
+	"The suffix of FILE selects the format, unless --format does, which alone writes to\n"
+	"standard output:\n"
 	"%s"
 	"Off-CPU time excludes idle workers and event loops, unless SELECTOR names the\n"
 	"label wait; how much was excluded is printed. A type without stacks is printed by its\n"
@@ -67,6 +69,7 @@ static const char notes_format[] =
 	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n"
 	"  cairn query '{service=\"llm\"}' --group-by version\n"
 	"  cairn query '{pod=\"llm-0\"}' --from now-10s -o llm.trace.json  # for Perfetto\n"
+	"  cairn query checkout --format collapsed | flamegraph.pl > checkout.svg\n"
 	"  cairn query '{service=\"llm\", wait=\"lock\"}' --type off-cpu\n";
 
 static int parse(int argc, char **argv, struct query_options *options,
@@ -77,7 +80,7 @@ static int parse(int argc, char **argv, struct query_options *options,
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
 		  "write a profile to FILE instead of printing a table" },
 		{ "format", 0, CONFIG_STRING, &options->format_text, NULL, 0, 0, "FORMAT",
-		  "format of FILE" },
+		  "format of FILE, or without one of standard output" },
 		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
 		  "profile type" },
 		{ "group-by", 0, CONFIG_STRING, &options->group_text, NULL, 0, 0, "LABEL",
@@ -144,6 +147,27 @@ static const char *group_by_of(const struct query_options *options)
 	return strcmp(spec->group_by, LABEL_KNOB) == 0 ? LABEL_KNOB "," LABEL_STEP : spec->group_by;
 }
 
+static int check_output(struct query_options *options, struct error *err)
+{
+	bool is_standard = output_is_standard(options->output);
+	int rc = is_standard ? 0 : output_file_check_name(options->output, err);
+
+	if (!rc && is_standard && !options->format_text)
+		rc = error_set(err, -EINVAL,
+			       "-o -: name the format of standard output by "
+			       "--format");
+	if (!rc)
+		rc = output_format_find(options->output, options->format_text, &options->format,
+					err);
+	if (!rc && is_standard && isatty(STDOUT_FILENO) &&
+	    (options->format == EXPORT_PPROF || options->format == EXPORT_PSTATS))
+		rc = error_set(err, -EINVAL,
+			       "--format %s: bytes for a program, not for a terminal: name a file "
+			       "with -o",
+			       options->format_text);
+	return rc;
+}
+
 static int check(struct query_options *options, struct error *err)
 {
 	struct error cause = { 0 };
@@ -155,15 +179,14 @@ static int check(struct query_options *options, struct error *err)
 		exclude_idle(options);
 	if (!rc)
 		options->group_by = group_by_of(options);
+	if (!rc && options->format_text && !options->output) {
+		options->output = strdup(OUTPUT_STANDARD);
+		rc = options->output ? 0 : error_set(err, -ENOMEM, "out of memory");
+	}
 	if (!rc && options->output)
-		rc = output_file_check_name(options->output, err);
-	if (!rc && options->output)
-		rc = output_format_find(options->output, options->format_text, &options->format,
-					err);
+		rc = check_output(options, err);
 	if (!rc && options->output && options->json)
 		rc = error_set(err, -EINVAL, "--json and -o cannot be combined");
-	if (!rc && options->format_text && !options->output)
-		rc = error_set(err, -EINVAL, "--format is of a file: name one with -o FILE");
 	return rc;
 }
 
@@ -433,7 +456,7 @@ static int show(const struct query_options *options, const struct http_response 
 		rc = explain_empty(options, options->output && output_file_replaces(file), err);
 	if (!rc && options->output)
 		rc = output_file_finish(file, &response->body, err);
-	if (!rc && options->output)
+	if (!rc && options->output && !output_is_standard(options->output))
 		fprintf(stderr, "wrote %s\n", options->output);
 	if (!rc)
 		report_notes(notes);

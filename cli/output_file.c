@@ -11,6 +11,11 @@
 
 #include "base/cleanup.h"
 
+bool output_is_standard(const char *path)
+{
+	return path && strcmp(path, OUTPUT_STANDARD) == 0;
+}
+
 static int check_target(const char *path, struct error *err)
 {
 	struct stat status;
@@ -41,10 +46,14 @@ int output_file_open(const char *path, struct output_file *ret_file, struct erro
 {
 	_cleanup_free_ char *name = NULL;
 	_cleanup_free_ char *partial = NULL;
-	int rc = check_target(path, err);
+	int rc = output_is_standard(path) ? 0 : check_target(path, err);
 
 	if (rc)
 		return rc;
+	if (output_is_standard(path)) {
+		ret_file->is_standard = true;
+		return 0;
+	}
 	name = strdup(path);
 	if (!name || asprintf(&partial, "%s.partial", path) < 0)
 		return error_set(err, -ENOMEM, "%s: out of memory", path);
@@ -64,7 +73,7 @@ int output_file_open(const char *path, struct output_file *ret_file, struct erro
 
 bool output_file_replaces(const struct output_file *file)
 {
-	return access(file->path, F_OK) == 0;
+	return !file->is_standard && access(file->path, F_OK) == 0;
 }
 
 static int write_all(int fd, const struct buffer *content)
@@ -80,7 +89,7 @@ static int write_all(int fd, const struct buffer *content)
 			return -errno;
 		written += (size_t)size;
 	}
-	return fsync(fd) ? -errno : 0;
+	return 0;
 }
 
 static void release(struct output_file *file)
@@ -92,8 +101,15 @@ static void release(struct output_file *file)
 
 int output_file_finish(struct output_file *file, const struct buffer *content, struct error *err)
 {
-	int rc = write_all(file->fd, content);
+	int rc;
 
+	if (file->is_standard) {
+		rc = write_all(STDOUT_FILENO, content);
+		return rc ? error_errno(err, rc, "cannot write to standard output") : 0;
+	}
+	rc = write_all(file->fd, content);
+	if (!rc && fsync(file->fd))
+		rc = -errno;
 	// Network file systems report a full disk at the end.
 	if (close(file->fd) && !rc)
 		rc = -errno;

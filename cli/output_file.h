@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is written as NAME.partial and renamed when it is complete.
+// A file that is written as NAME.partial and renamed when it is complete; or standard output, which gets it complete.
 #pragma once
 
 #include <stdbool.h>
@@ -12,8 +12,14 @@
 struct output_file {
 	char *path;
 	char *partial_path;
-	int fd; // of the partial file; valid while partial_path is set
+	int fd;           // of the partial file; valid while partial_path is set
+	bool is_standard; // output: nothing of the above is set
 };
+
+/** The path of standard output, where a command has it. */
+#define OUTPUT_STANDARD "-"
+
+bool output_is_standard(const char *path);
 
 /** Is @path a name to write to, and not standard output ("-", "/dev/stdout")? Returns 0 or -EINVAL. */
 int output_file_check_name(const char *path, struct error *err);

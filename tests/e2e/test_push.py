@@ -223,6 +223,14 @@ def test_files_by_cairn_push(collector, tmp_path):
     assert stacks(collector, "folded") == {"folded;a;b": 50_000_000, "folded;a": 10_000_000}
     again = json.loads(cairn_push(collector, "--json", "--service", "folded", "--label", "env=prod", "--hz", "100", folded).stdout)
     assert (again["file"], again["format"], again["samples"], again["types"], again["duplicate"]) == (str(folded), "collapsed stacks", 2, 1, True)
+    # To standard output, for a pipe.
+    to_collector = ["--collector-http", f"http://{collector.http}"]
+    done = subprocess.run([program("cairn"), "query", "folded", "--from", "now-10m", "--format", "collapsed", *to_collector],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "folded;a 10000000\nfolded;a;b 50000000\n"), done
+    done = subprocess.run([program("cairn"), "diff", "folded", "--from", "now-10m", "--against", "{service=\"folded\"}", "-o", "-",
+                           *to_collector], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "a 10000000 10000000\na;b 50000000 50000000\n"), done
     done = cairn_push(collector, "--at", "2001-01-01T00:00:00Z", folded)
     assert done.returncode == 1 and "accepted range" in done.stderr, done
     assert cairn_push(collector, "--type", "nonsense", folded).returncode == 2

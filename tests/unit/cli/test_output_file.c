@@ -136,8 +136,33 @@ TEST(refuses_standard_output)
 	}
 }
 
+TEST(standard_output_gets_all_at_the_end)
+{
+	struct output_file file = { 0 };
+	struct buffer content = { 0 };
+	char path[] = "/tmp/cairn-stdout-XXXXXX", text[8] = "";
+	int fd = mkstemp(path), before = dup(STDOUT_FILENO);
+	struct error err = { 0 };
+
+	buffer_append_string(&content, "a 1\n");
+	EXPECT_EQ(0, output_file_open("-", &file, &err), err.text);
+	EXPECT_EQ(false, output_file_replaces(&file), "no file");
+	dup2(fd, STDOUT_FILENO);
+	int rc = output_file_finish(&file, &content, &err);
+	dup2(before, STDOUT_FILENO);
+	output_file_discard(&file);
+	EXPECT_EQ(0, rc, err.text);
+	EXPECT_EQ(4, pread(fd, text, sizeof(text) - 1, 0), "size");
+	EXPECT_STR("a 1\n", text, "content");
+	close(fd);
+	close(before);
+	unlink(path);
+	buffer_deinit(&content);
+}
+
 #define IN_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
 
 RUN_TESTS(IN_FOLDER(renames_only_complete_files), IN_FOLDER(discard_keeps_old_file),
 	  IN_FOLDER(refuses_unwritable_path_at_once), IN_FOLDER(does_not_follow_symlinks),
-	  IN_FOLDER(knows_what_it_would_replace), cmocka_unit_test(refuses_standard_output))
+	  IN_FOLDER(knows_what_it_would_replace), cmocka_unit_test(refuses_standard_output),
+	  cmocka_unit_test(standard_output_gets_all_at_the_end))
