@@ -27,12 +27,12 @@ static bool matches(const struct flame_tree *tree, const struct regex *regex, ui
 	return known[name] == MATCH_YES;
 }
 
-static int by_falling_total(const void *a, const void *b)
+static int by_falling_value(const void *a, const void *b)
 {
 	const struct function_share *left = a, *right = b;
 
-	if (left->total != right->total)
-		return left->total < right->total ? 1 : -1;
+	if (left->value != right->value)
+		return left->value < right->value ? 1 : -1;
 	return left->group < right->group ? -1 : 1;
 }
 
@@ -66,7 +66,9 @@ int function_shares_of(const struct flame_tree *tree, const struct regex *regex,
 		places[i].is_counted = true;
 		shares[places[i].share].value += node->total;
 	}
-	qsort(shares, count, sizeof(*shares), by_falling_total);
+	qsort(shares, count, sizeof(*shares), by_falling_value);
+	while (count && shares[count - 1].value <= 0)
+		count--;
 	*ret_shares = take(shares);
 	*ret_count = count;
 	return 0;

@@ -16,7 +16,7 @@ struct function_share {
 };
 
 /**
- * The shares of all groups of @tree, which is grouped, the largest totals first; @regex matches whole names. *ret_shares is the
+ * The shares of those groups of @tree, which is grouped, that have the function, the largest values first; @regex matches whole names. *ret_shares is the
  * caller's, also if there are none. Returns 0 or -ENOMEM.
  */
 int function_shares_of(const struct flame_tree *tree, const struct regex *regex,

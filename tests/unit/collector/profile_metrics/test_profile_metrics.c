@@ -127,12 +127,11 @@ TEST(says_what_a_function_has_of_each_service)
 	static const char *const rows[] = {
 		"cairn_profile_function_share{metric=\"json\",service=\"web\"} 0.25\n",
 		"cairn_profile_function_share{metric=\"json\",service=\"we\\\"b\"} 1\n",
-		"cairn_profile_function_share{metric=\"json\",service=\"db\"} 0\n",
 		"cairn_profile_function_rate{metric=\"json\",service=\"web\"} 0.05\n",
-		"cairn_profile_function_share{metric=\"scan\",service=\"db\"} 1\n",
-		NULL
+		"cairn_profile_function_share{metric=\"scan\",service=\"db\"} 1\n", NULL
 	};
 	static const char *const others[] = { "{metric=\"scan\",service=\"web\"}", NULL };
+	static const char *const without[] = { "{metric=\"json\",service=\"db\"}", NULL };
 	static const char *const frames[] = { "_share{", "_rate{", NULL };
 	struct fixture f;
 
@@ -142,6 +141,7 @@ TEST(says_what_a_function_has_of_each_service)
 	EXPECT_EQ(0, profile_metrics_look(f.metrics, hour_ns(0) + 151 * NS_PER_SECOND), "failures");
 	expect_text(&f, 151, rows, true);
 	expect_text(&f, 151, others, false);
+	expect_text(&f, 151, without, false);
 	tear_down(&f);
 }
 
