@@ -23,6 +23,13 @@ def open_menu(page):
     page.press("m")
 
 
+def select_bar(page):
+    drawn = page.evaluate("cairn.timeline.shown().plot")
+    page.click_at(drawn["x"] + drawn["width"] / 3, drawn["rows"][0]["y"])
+    page.settle()
+    assert page.shown(".timeline-stacks")
+
+
 def open_with(key, selector):
     def act(page):
         page.press(key)
@@ -37,7 +44,7 @@ def open_with(key, selector):
     ("menu", 1280, True, {"hide": "spin_hot"}, open_menu),
     ("diagnosis", 1280, False, {}, open_with("d", "#diagnosis-popover h3")),
     ("heat map", 1280, True, {"over": "heat", "from": "now-5m"}, None),
-    ("timeline", 1280, False, {"page": "timeline", "from": "now-10s"}, None),
+    ("timeline", 1280, False, {"page": "timeline", "from": "now-20s"}, select_bar),
     ("services", 390, False, {"page": "services"}, None),
     ("fleet", 1280, True, {"page": "health"}, None),
 ], ids=lambda value: value if isinstance(value, str) else "")
