@@ -29,9 +29,23 @@ int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret
 	return foreign_file_stat(folder, name, 0, ret_status);
 }
 
-/* The kernel maps the vDSO, a whole ELF file, into every process. */
-static int open_vdso(void)
+int mapped_file_open(int folder, const struct mapping_list *list, const struct mapping *mapping)
 {
+	const char *path = mapping_path(list, mapping);
+	char name[LINK_BYTES];
+
+	map_files_name(mapping, name);
+	_cleanup_close_ int path_fd = openat(folder, name, O_PATH | O_CLOEXEC);
+	if (path_fd >= 0)
+		return foreign_file_reopen(path_fd);
+	if (path[0] != '/')
+		return -errno;
+	return foreign_file_open(folder, path, mapping->inode);
+}
+
+int mapped_file_open_vdso(void)
+{
+	// A whole ELF file.
 	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
 	_cleanup_close_ int self = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	struct mapping_list *list;
@@ -56,20 +70,4 @@ static int open_vdso(void)
 	if (written != (ssize_t)size)
 		return written < 0 ? -errno : -EIO;
 	return take_fd(fd);
-}
-
-int mapped_file_open(int folder, const struct mapping_list *list, const struct mapping *mapping)
-{
-	const char *path = mapping_path(list, mapping);
-	char name[LINK_BYTES];
-
-	if (strcmp(path, "[vdso]") == 0)
-		return open_vdso();
-	map_files_name(mapping, name);
-	_cleanup_close_ int path_fd = openat(folder, name, O_PATH | O_CLOEXEC);
-	if (path_fd >= 0)
-		return foreign_file_reopen(path_fd);
-	if (path[0] != '/')
-		return -errno;
-	return foreign_file_open(folder, path, mapping->inode);
 }

@@ -16,7 +16,9 @@ int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret
 /**
  * Open it for reading: by /proc/PID/map_files, which has deleted and replaced files, too, else by its path below
  * the process's root, from which symbolic links do not escape. Only regular files are opened: opening a device
- * or a pipe could act on it, or block. "[vdso]" is a copy of the agent's own: it is the same for all processes.
- * Returns the descriptor (the caller's); -ESTALE if the path is another file by now; -errno.
+ * or a pipe could act on it, or block. Returns the descriptor (the caller's); -ESTALE if the path is another file by now; -errno.
  */
 int mapped_file_open(int folder, const struct mapping_list *list, const struct mapping *mapping);
+
+/** A copy of the agent's own vDSO, which is that of all processes. Returns the descriptor (the caller's) or -errno. */
+int mapped_file_open_vdso(void);

@@ -76,19 +76,33 @@ static int use_file(struct mapping_list *list, struct mapping *mapping, int fd, 
 	if (!is_file_of(list, mapping, executable))
 		return -ESTALE;
 	use_executable(list, mapping, executable, context);
-	if (is_vdso(list, mapping) && !context->vdso)
-		context->vdso = executable_hold(executable);
 	return 0;
+}
+
+/* The kernel's own: no process pays for it, or waits until it can. NULL: the kernel maps none. */
+static struct executable *find_vdso(struct process_context *context)
+{
+	struct executable *executable;
+
+	if (context->vdso && !executable_wants_file(context->vdso))
+		return context->vdso;
+	_cleanup_close_ int fd = mapped_file_open_vdso();
+	if (fd < 0 || executable_table_open(context->executables, fd, "[vdso]", &executable, NULL))
+		return context->vdso;
+	executable_hold(executable);
+	executable_release(context->vdso);
+	context->vdso = executable;
+	return executable;
 }
 
 /* Most files are known from other processes, by stat(); a build id is the file's own word. */
 static struct executable *find_known(const struct mapping_list *list, const struct mapping *mapping,
-				     int folder, const struct process_context *context)
+				     int folder, struct process_context *context)
 {
 	struct stat status;
 
 	if (is_vdso(list, mapping))
-		return context->vdso;
+		return find_vdso(context);
 	if (mapping->executable)
 		return mapping->executable;
 	if (folder >= 0 && mapped_file_stat(folder, mapping, &status) == 0)
@@ -211,13 +225,11 @@ static int open_in_root(struct mapping_list *list, struct mapping *mapping, int 
 	const char *path = mapping_path(list, mapping);
 	bool is_identified = mapping->inode || mapping->build_id;
 
-	if (!is_vdso(list, mapping) && (path[0] != '/' || !is_identified))
+	if (path[0] != '/' || !is_identified)
 		return -ENOENT;
 	if (!work_begin(&work, budget, "identifying files"))
 		return -EDQUOT;
-	_cleanup_close_ int fd = is_vdso(list, mapping)
-					 ? mapped_file_open(folder, list, mapping)
-					 : foreign_file_open(folder, path, mapping->inode);
+	_cleanup_close_ int fd = foreign_file_open(folder, path, mapping->inode);
 	int rc = fd < 0 ? fd : use_file(list, mapping, fd, folder, context);
 	work_end(&work);
 	return rc;

@@ -289,7 +289,7 @@ TEST(the_vdso_is_a_file_with_symbols)
 		vdso++;
 	if (vdso == list->count)
 		SKIP("this kernel maps no vdso");
-	int fd = mapped_file_open(-1, list, &list->mappings[vdso]);
+	int fd = mapped_file_open_vdso();
 	assert_true(fd >= 0);
 	assert_int_equal(0, executable_table_open(table, fd, "[vdso]", &executable, NULL));
 	close(fd);

@@ -485,7 +485,15 @@ static uint32_t count_files(struct tables *tables, struct process *process, enum
 	return count;
 }
 
-/* Each takes a millisecond: one process's files do not use up the agent's time. */
+static enum mapping_file state_of_vdso(const struct mapping_list *list)
+{
+	for (uint32_t i = 0; i < list->count; i++)
+		if (strcmp(mapping_path(list, &list->mappings[i]), "[vdso]") == 0)
+			return list->mappings[i].file;
+	return MAPPING_FILE_OPENED; // this kernel maps none
+}
+
+/* Each takes a millisecond: one process's files do not use up the agent's time. The vdso is the kernel's. */
 TEST(files_are_identified_within_their_budget)
 {
 	struct tables tables = tables_new(NULL);
@@ -496,6 +504,8 @@ TEST(files_are_identified_within_their_budget)
 	work->process_ns = NS_PER_MS;
 	struct process *process = process_table_get(tables.processes, &key, "x");
 	EXPECT_EQ(true, count_files(&tables, process, MAPPING_FILE_UNKNOWN) > 0, "left for later");
+	EXPECT_EQ(MAPPING_FILE_OPENED, state_of_vdso(process_mappings(tables.processes, process)),
+		  "the vdso");
 	EXPECT_EQ(0, count_files(&tables, process, MAPPING_FILE_REFUSED), "refused");
 	EXPECT_EQ(1, work->put_off, "processes put off");
 	for (int i = 0; i < 1000 && count_files(&tables, process, MAPPING_FILE_UNKNOWN); i++)
