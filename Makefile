@@ -574,7 +574,7 @@ test-libcuda: packages $(call unit_programs,probe_site gpu_probes) ## sites and 
 
 # Unit tests that need nothing of the kernel: an emulated program has this machine's.
 AARCH64_TESTS := $(patsubst $(BUILD)/%,build/aarch64/%,$(call unit_programs,unwind unwind_search stack_hash unwind_arm64 self_unwind \
-	unwind_table_build cfi unwind_synthesis unwind_rules cfi_program arm64_analysis elf build_id symbol_table))
+	unwind_table_build cfi cloned_threads unwind_synthesis unwind_rules cfi_program arm64_analysis elf build_id symbol_table))
 .PHONY: test-aarch64
 test-aarch64: packages packages-kernels ## cross-compile; unwinder's unit tests under qemu, stacks on Debian's arm64 kernels, emulated
 	$(MAKE) ARCH=aarch64 BUILD=build/aarch64 build/aarch64/cairn build/aarch64/tests/agent/bpf/test_loader $(AARCH64_TESTS)
@@ -644,7 +644,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
 # What they need of agent/, collector/ and proto/: the rest, with the programs for the kernel, is not built for them.
-FUZZED := $(foreach module,arm64_analysis bounded_json container_record container_records image_version meta_labels relabel_file relabel_rules relabel_set foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows code_pointers content_hash coroutine_bases \
+FUZZED := $(foreach module,arm64_analysis bounded_json container_record container_records image_version meta_labels relabel_file relabel_rules relabel_set foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup cloned_threads code_analysis code_analysis_rows code_pointers content_hash coroutine_bases \
 	  cuda_symbols debug_file elf elf_symbols executable executable_symbols file_content file_identity file_symbols frame_states go_pclntab go_text \
 	  identity_cache jit_name jit_symbols jitdump json_parts kallsyms landing_pads mapped_file mapping mmap_events mount_device path_walk per_cpu perf_events perf_map plt pod pod_json pod_table proc \
 	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "agent/unwind/callee_saved.h"
 #include "agent/unwind/cfi.h"
+#include "agent/unwind/cloned_threads.h"
 #include "agent/unwind/code_analysis_rows.h"
 #include "agent/unwind/coroutine_bases.h"
 #include "agent/unwind/unwind_go.h"
@@ -131,6 +132,7 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	if (rc)
 		return rc;
 	unwind_rows_sort(rows);
+	cloned_threads_mark(elf, rows);
 	rc = coroutine_bases_end(elf, rows, err);
 	if (!rc)
 		rc = callee_saved_add(elf, rows, err);
