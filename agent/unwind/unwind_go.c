@@ -55,12 +55,13 @@ static struct unwind_rule rule_of_frame(int32_t sp_delta)
 		.cfa_offset = sp_delta,
 	};
 
-	if (sp_delta > INT16_MAX)
-		return (struct unwind_rule){ .cfa = CFA_UNSUPPORTED };
 	if (sp_delta > 0) {
-		rule.saved = SAVED_AT_CFA | SAVED_AT_CFA << 4;
+		// The CFA of a large frame is too far away.
+		bool is_large = sp_delta > INT16_MAX;
+
+		rule.saved = SAVED_AT_CFA | (is_large ? SAVED_AT_SP : SAVED_AT_CFA) << 4;
 		rule.fp_offset = -sp_delta - 8;
-		rule.return_offset = (int16_t)-sp_delta;
+		rule.return_offset = is_large ? 0 : (int16_t)-sp_delta;
 	}
 	return rule;
 }
