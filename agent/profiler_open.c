@@ -429,6 +429,8 @@ static int open_published(struct profiler *profiler, const struct profiler_optio
 	// Process events arrive before the scan begins, so none falls between the two.
 	if (!rc)
 		rc = process_table_scan(profiler->processes, err);
+	if (!rc && options->is_held)
+		process_table_leave_alone(profiler->processes, options->pid);
 	if (!rc && options->pid)
 		rc = add_targets(profiler, options->pid, &family, err);
 	if (!rc && options->ready_ns_max)

@@ -236,6 +236,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.events = recording->events,
 		.ready_ns_max = options->command ? 0 : ready_ns, // it has not begun
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
+		.is_held = options->command != NULL,
 	};
 	int rc = labels_copy(&options->labels, &profiler_options.labels);
 

@@ -715,6 +715,14 @@ void process_table_put_off_large_files(struct process_table *table, uint64_t byt
 	table->context.put_off_bytes = bytes;
 }
 
+void process_table_leave_alone(struct process_table *table, pid_t pid)
+{
+	struct process_entry *entry = entry_at(table, find_pid(table, (uint32_t)pid));
+
+	if (entry)
+		entry->process.budget.is_left_alone = true;
+}
+
 struct work_pool *process_table_work(struct process_table *table)
 {
 	return &table->context.work;

@@ -132,6 +132,9 @@ void process_table_expire(struct process_table *table, uint64_t age_ns);
 /** Do not identify files of which more than @bytes are mapped as code, until this is called with 0. */
 void process_table_put_off_large_files(struct process_table *table, uint64_t bytes);
 
+/** Read nothing for the program that process @pid runs now, which must be in the table; its next one is read as others are. */
+void process_table_leave_alone(struct process_table *table, pid_t pid);
+
 /** What the budgets of its processes share: to set limits and where to report, and to read what was put off. */
 struct work_pool *process_table_work(struct process_table *table);
 

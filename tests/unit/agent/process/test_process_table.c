@@ -515,6 +515,22 @@ TEST(files_are_identified_within_their_budget)
 	tables_free(&tables);
 }
 
+TEST(reads_nothing_of_a_program_left_alone)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 1);
+
+	assert_int_equal(0, process_table_scan(tables.processes, NULL));
+	process_table_leave_alone(tables.processes, getpid());
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	EXPECT_EQ(true, !process_mappings(tables.processes, process), "its mappings are not read");
+	EXPECT_EQ(0, process->budget.spent_ns, "spent");
+	key.exec_id++;
+	process = process_table_get(tables.processes, &key, "y");
+	EXPECT_EQ(true, count_files(&tables, process, MAPPING_FILE_OPENED) > 3, "the next one's");
+	tables_free(&tables);
+}
+
 /* Each read of its files takes a millisecond, and no more are allowed. */
 TEST(puts_off_what_a_process_may_not_cost)
 {
@@ -565,4 +581,5 @@ RUN_TESTS(cmocka_unit_test(a_new_generation_is_a_new_list),
 	  cmocka_unit_test(finds_a_library_loaded_later),
 	  cmocka_unit_test(bounds_reads_for_unmapped_addresses),
 	  cmocka_unit_test(files_are_identified_within_their_budget),
+	  cmocka_unit_test(reads_nothing_of_a_program_left_alone),
 	  cmocka_unit_test(puts_off_what_a_process_may_not_cost))
