@@ -84,9 +84,6 @@ static void run_sender(const char *path, const uint64_t *acknowledged, int ack_p
 		usleep(3000);
 		if (store_flush(store, NULL) < 0)
 			_exit(4);
-		// Batches go on to the hour: it is merged again and again, between them.
-		if (store_maintain(store, clock_realtime_ns(), NULL) < 0)
-			_exit(5);
 	}
 }
 
@@ -491,6 +488,132 @@ TEST(kill_9_resurrects_nothing_deleted)
 	directory_remove(path);
 }
 
+// ---- merging --------------------------------------------------------------------------------------------
+
+enum { MERGE_ROUNDS = 12, MERGE_SERVICES = 60, MERGE_MINUTES = 12, MERGE_MS_MAX = 60 };
+
+/** One row of each service in each of some minutes, and an interval. */
+static void fill_hour(const char *path)
+{
+	struct store_options options = { .path = path };
+	struct store *store;
+
+	if (rocksdb_store_open(&options, &store, NULL) < 0)
+		_exit(2);
+	for (uint64_t minute = 0; minute < MERGE_MINUTES; minute++) {
+		struct profile *profile = test_profile();
+		uint64_t slot = (base_ns + minute * 60 * NS_PER_SECOND) / TEST_SLOT_NS;
+		char labels[64];
+
+		for (uint64_t i = 0; i < MERGE_SERVICES; i++) {
+			sprintf(labels, "service=s%llu,node=n1", (unsigned long long)i);
+			add_text(profile, labels, slot * TEST_SLOT_NS, "main;run", (int64_t)i + 1);
+			profile_add_interval(
+				profile, series_of_text(profile, labels, TEST_TYPE),
+				stack_of_text(profile, "main;wait", STACK_END_COMPLETE), slot + 10,
+				999, 1000);
+		}
+		append_profile(store, 1, minute + 1, profile);
+	}
+	if (store_flush(store, NULL) < 0)
+		_exit(4);
+	store_close(store);
+	_exit(0);
+}
+
+/** Merge until killed, at first as the rows are, later into seconds. */
+static void run_merger(const char *path, bool rolls_up, int pipe)
+{
+	struct store_options options = { .path = path,
+					 .seconds_after_ns = rolls_up ? 60 * NS_PER_SECOND : 0 };
+	struct store *store;
+
+	if (rocksdb_store_open(&options, &store, NULL) < 0 || write(pipe, "", 1) < 0)
+		_exit(2);
+	for (;;)
+		if (store_maintain(store, clock_realtime_ns(), NULL) < 0)
+			_exit(4);
+}
+
+/** Exits 0 if each service has its rows once; 3 if besides some may be rolled up. */
+static void check_merged(const char *path)
+{
+	struct store_options options = { .path = path };
+	struct store *store;
+	struct dump dump;
+	uint32_t good = 0;
+	char line[128];
+
+	if (rocksdb_store_open(&options, &store, NULL) < 0)
+		_exit(2);
+	dump_store(store, "{}", all_time, SCAN_SERIES_SUMS, &dump);
+	for (uint64_t i = 0; i < MERGE_SERVICES; i++) {
+		sprintf(line, "node=n1,service=s%llu main;run", (unsigned long long)i);
+		const struct dump_line *run = dump_find(&dump, line);
+		sprintf(line, "node=n1,service=s%llu main;wait", (unsigned long long)i);
+		const struct dump_line *wait = dump_find(&dump, line);
+		good += run && wait && run->value == (int64_t)((i + 1) * MERGE_MINUTES) &&
+			wait->value == 1000 * MERGE_MINUTES;
+	}
+	if (good != MERGE_SERVICES || dump.count != 2 * MERGE_SERVICES)
+		_exit(1);
+	_exit(store_resolution(store, all_time) == NS_PER_SECOND ? 3 : 0);
+}
+
+static int exit_status_of(pid_t child)
+{
+	int status;
+
+	waitpid(child, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void kill_merger(const char *path, bool rolls_up, unsigned int kill_ms)
+{
+	int pipes[2];
+	char opened;
+
+	assert_int_equal(0, pipe2(pipes, O_CLOEXEC));
+	pid_t merger = fork();
+	if (!merger)
+		run_merger(path, rolls_up, pipes[1]);
+	close(pipes[1]);
+	if (read(pipes[0], &opened, 1) != 1)
+		fail_msg("the merger ended");
+	close(pipes[0]);
+	usleep(kill_ms * 1000);
+	kill(merger, SIGKILL);
+	assert_int_equal(-1, exit_status_of(merger));
+}
+
+TEST(kill_9_keeps_merged_rows_once)
+{
+	char path[64];
+	int status = 0;
+
+	base_ns = hour_ns(0);
+	directory_new(path);
+	srand((unsigned int)getpid());
+	pid_t filler = fork();
+	if (!filler)
+		fill_hour(path);
+	EXPECT_EQ(0, exit_status_of(filler), "the filler's exit status");
+	for (int i = 0; i < MERGE_ROUNDS; i++) {
+		bool rolls_up = i >= MERGE_ROUNDS / 2;
+
+		kill_merger(path, rolls_up, (unsigned int)rand() % MERGE_MS_MAX);
+		pid_t checker = fork();
+		if (!checker)
+			check_merged(path);
+		status = exit_status_of(checker);
+		EXPECT_EQ(true, status == 0 || (rolls_up && status == 3),
+			  "the checker's exit status");
+	}
+	EXPECT_EQ(3, status, "it was rolled up, or had begun to be");
+	directory_remove(path);
+}
+
 RUN_TESTS(cmocka_unit_test(failing_writes_lose_nothing_acknowledged),
+	  cmocka_unit_test(kill_9_keeps_merged_rows_once),
 	  cmocka_unit_test(kill_9_resurrects_nothing_deleted),
 	  cmocka_unit_test(kill_9_keeps_each_acknowledged_batch_once))
