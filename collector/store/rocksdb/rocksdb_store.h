@@ -12,7 +12,7 @@
 //   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
 //   rocksdb_delete.c    deletes series: no read shows them any more
 //   rocksdb_rewrite.c, rocksdb_rewrite_merged.c  remove what is deleted from the files
-//   rocksdb_merge.c     merges the chunks of past hours, in longer slots as they age
+//   rocksdb_merge.c, rocksdb_merge_span.c  merge the chunks of past hours, in longer slots as they age
 //   rocksdb_check.c     checks a store that nobody writes
 //
 // Order of locks: maintain_lock, resolve_lock, partition->read_lock, partition->lock (two of them only under
@@ -96,7 +96,6 @@ struct merge {
 	uint32_t group_count, series_count;
 	uint32_t next_group, next_minute;
 	uint32_t span; // minutes of next_group's merged chunks; 0: not chosen yet
-	bool failed;   // some chunks are damaged, and stay as they are
 };
 
 struct rocksdb_store {
@@ -291,6 +290,10 @@ int rocksdb_merge(struct rocksdb_store *store, struct partition_list *list, uint
 /** A minute of @partition, whose lock is held, has been closed. */
 void rocksdb_note_unmerged(struct rocksdb_store *store, struct partition *partition);
 void merge_deinit(struct merge *merge);
+
+// rocksdb_merge_span.c
+/** Merge the next span of the pass, in one write. -EBADMSG: it is damaged, and stays as it is. */
+int rocksdb_merge_span(struct rocksdb_store *store, const struct merge *merge, struct error *err);
 
 // rocksdb_maintain.c
 /** Free the disk of what is deleted of the partition. maintain_lock is held. */
