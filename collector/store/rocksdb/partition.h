@@ -54,6 +54,7 @@ struct partition {
 	struct tombstone_list *tombstones; // NULL: none
 	bool keeps_chunks;                 // some are damaged: they are not merged
 	bool merge_begun;                  // to longer slots, and not finished
+	bool ids_dropped;                  // those of stacks, since the store was opened
 	uint64_t merge_after_ns;           // monotonic: late rows are collected until then
 	bool keeps_tombstones; // what they are about is damaged, and cannot be rewritten
 	uint64_t used_ns;      // monotonic, for eviction

@@ -409,6 +409,79 @@ static int give_up(struct rocksdb_store *store, int rc, struct error *err)
 			       : rc;
 }
 
+// ---- ids of stacks --------------------------------------------------------------------------------------
+
+/**
+ * Are ids of stacks still of use? Agents name stacks by them in batches of this hour, and the next hour takes over
+ * what it finds. Later an agent is asked for the definitions again. They are random, so they take more room than
+ * all stacks themselves.
+ */
+static bool has_ids_to_drop(const struct rocksdb_store *store, struct partition *partition,
+			    uint64_t now_ns)
+{
+	uint64_t kept_until_ns = partition_end_ns(partition) + store->partition_ns + MERGE_DELAY_NS;
+
+	if (now_ns < kept_until_ns || !partition->figures.merged)
+		return false;
+	pthread_mutex_lock(&partition->lock);
+	bool has = !partition->ids_dropped && !partition->dropped && !partition->unreadable &&
+		   !has_open_rows(partition);
+	pthread_mutex_unlock(&partition->lock);
+	return has;
+}
+
+/** Delete them, and the dictionaries that have them in memory. The lock is held, no commit runs. */
+static int drop_ids_locked(struct rocksdb_store *store, struct partition *partition,
+			   struct error *err)
+{
+	struct key from = key_of_record(partition->start_ns, RECORD_STACKS, 0);
+	struct key to = key_of_record(partition->start_ns, RECORD_SERIES, 0);
+	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
+
+	if (!batch)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	if (atomic_load(&partition->pins) || has_open_rows(partition))
+		return 0; // a batch is on its way to them
+	db_batch_delete_range(batch, DB_DICTIONARY, key_bytes(&from), key_bytes(&to));
+	int rc = db_write(store->db, batch, false, err);
+	if (rc == 0)
+		partition_evict(partition);
+	partition->ids_dropped = rc == 0;
+	return rc;
+}
+
+/** Their room is free at once: an hour's dictionary is compacted in less than a second. */
+static void compact_ids(struct rocksdb_store *store, const struct partition *partition)
+{
+	struct key from = key_of_record(partition->start_ns, RECORD_STACKS, 0);
+	struct key to = key_of_record(partition->start_ns, RECORD_SERIES, 0);
+
+	db_compact_range(store->db, DB_DICTIONARY, key_bytes(&from), key_bytes(&to));
+}
+
+static int drop_ids(struct rocksdb_store *store, struct partition_list *list, uint64_t now_ns,
+		    struct error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < list->count && rc == 0; i++) {
+		struct partition *partition = list->partitions[i];
+
+		if (!has_ids_to_drop(store, partition, now_ns))
+			continue;
+		rocksdb_commit_stop(store);
+		pthread_mutex_lock(&partition->lock);
+		rc = drop_ids_locked(store, partition, err);
+		pthread_mutex_unlock(&partition->lock);
+		rocksdb_commit_resume(store);
+		if (rc == 0 && partition->ids_dropped)
+			compact_ids(store, partition);
+	}
+	return rc;
+}
+
+// ---- maintenance ----------------------------------------------------------------------------------------
+
 static struct partition *next_partition(const struct rocksdb_store *store,
 					struct partition_list *list, uint64_t now_ns)
 {
@@ -453,6 +526,8 @@ int rocksdb_merge(struct rocksdb_store *store, struct partition_list *list, uint
 		return 0;
 	}
 	int rc = merge_some(store, list, now_ns, begun_ns, err);
+	if (rc == 0)
+		rc = drop_ids(store, list, now_ns, err);
 	store->merge_debt_ns += ns_between(begun_ns, clock_monotonic_ns());
 	store->merge_debt_ns -=
 		store->merge_debt_ns < MERGE_NS_MAX ? store->merge_debt_ns : MERGE_NS_MAX;

@@ -219,6 +219,42 @@ TEST(an_hour_under_way_is_not_merged)
 	end(&scene);
 }
 
+/** A batch of a stack that the agent has defined before. Returns how many stacks are not known. */
+static uint32_t append_known(struct scene *scene, uint64_t sequence, uint64_t time_ns)
+{
+	struct store_batch_id batch = batch_of(1, sequence);
+	struct profile *profile = test_profile();
+	struct store_append_result result = { 0 };
+
+	add_known(profile, "service=a,node=n1", time_ns, "main;run", 10);
+	assert_int_equal(0, store_append(scene->store, &batch, profile, &result, NULL));
+	free(result.unknown_stacks);
+	profile_free(profile);
+	return result.unknown_stack_count;
+}
+
+TEST(agents_define_stacks_of_old_hours_again)
+{
+	struct scene scene;
+	struct dump dump;
+
+	begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 1, 1, "service=a,node=n1", hour_ns(-1), "main;run", 5);
+	EXPECT_EQ(0, append_known(&scene, 2, hour_ns(-1) + NS_PER_SECOND), "unknown at first");
+	merge_all(&scene);
+	EXPECT_EQ(1, append_known(&scene, 3, hour_ns(-1) + 2 * NS_PER_SECOND), "unknown later");
+	append_text(scene.store, 1, 3, "service=a,node=n1", hour_ns(-1) + 2 * NS_PER_SECOND,
+		    "main;run", 10);
+	check(&scene);
+	EXPECT_EQ(0, append_known(&scene, 4, hour_ns(-1) + 3 * NS_PER_SECOND), "defined again");
+	dump_store(scene.store, "{}", all_time, SCAN_SUMS, &dump);
+	EXPECT_EQ(1, dump.count, "stacks");
+	EXPECT_EQ(35, dump.lines[0].value, "their sum");
+	dump_deinit(&dump);
+	check(&scene);
+	end(&scene);
+}
+
 // ---- longer slots ---------------------------------------------------------------------------------------
 
 /** Sums over the longer slots are what brute force finds. */
@@ -375,6 +411,7 @@ TEST(slots_never_become_shorter_again)
 RUN_TESTS(cmocka_unit_test(merged_rows_equal_brute_force),
 	  cmocka_unit_test(few_rows_of_an_hour_become_one_chunk),
 	  cmocka_unit_test(an_hour_under_way_is_not_merged),
+	  cmocka_unit_test(agents_define_stacks_of_old_hours_again),
 	  cmocka_unit_test(sums_over_longer_slots_equal_brute_force),
 	  cmocka_unit_test(short_slots_of_a_rolled_up_hour_are_even),
 	  cmocka_unit_test(an_older_store_stays_as_it_is_until_upgraded),
