@@ -34,7 +34,7 @@ class Node:
     def rate(self, burning, cpu_seconds=1.5):
         """Samples in each second of the process's CPU time, of which others' load leaves it little."""
         samples, cpu_ns = self.samples(), burning.cpu_ns()
-        wait_until("CPU time", 30, lambda: burning.cpu_ns() - cpu_ns > cpu_seconds * 1e9)
+        wait_until("CPU time", 120, lambda: burning.cpu_ns() - cpu_ns > cpu_seconds * 1e9)
         return (self.samples() - samples) / (burning.cpu_ns() - cpu_ns) * 1e9
 
 
