@@ -20,8 +20,11 @@ def build_folder():
     return (ROOT / os.environ.get("BUILD", "build")).resolve()
 
 
+SERVICES = "truth-"  # so begin those of the programs
+
+
 def unique(name):
-    return f"truth-{name}-{os.getpid()}-{next(_numbers)}"
+    return f"{SERVICES}{name}-{os.getpid()}-{next(_numbers)}"
 
 
 class Recording:
@@ -68,7 +71,7 @@ class Recording:
             raise
         if kind is None:
             assert self.process.returncode == 0, f"cairn record: {said}"
-            self.stacks = read_pprof(self.path)
+            self.stacks = read_pprof(self.path, ("service", SERVICES))
 
     def of(self, service, thread=None):
         return [stack for stack in self.stacks if stack.labels.get("service") == service

@@ -2,6 +2,7 @@
 """Recorded stacks as frames from the outside in, and the comparison with what a program could have
 been in: patterns of the program's own functions with gaps for everybody else's."""
 import collections
+import functools
 import gzip
 import os
 import re
@@ -72,32 +73,67 @@ def _numbers(values):
     return numbers
 
 
-def read_pprof(path):
-    """All stacks of a pprof file (profile.proto). A frame is a function: a location with inlined
-    calls has several."""
+def _by_id(messages):
+    """{id: message}: the id stands first."""
+    found = {}
+    for message in messages:
+        number, value = next(fields(message))
+        assert number == 1, "the id"
+        found[value] = message
+    return found
+
+
+def _varint(number):
+    encoded = b""
+    while number >= 0x80:
+        encoded += bytes([number & 0x7f | 0x80])
+        number >>= 7
+    return encoded + bytes([number])
+
+
+def _label_finder(strings, label):
+    """A pattern that finds the bytes of the label in a sample's, for one of the values there are."""
+    name, prefix = label
+    values = [_varint(number) for number, text in enumerate(strings) if text.startswith(prefix)]
+    keys = [_varint(number) for number, text in enumerate(strings) if text == name]
+    return re.compile(b"".join([b"\x08(", b"|".join(map(re.escape, keys)), b")\x10(", b"|".join(map(re.escape, values)), b")"]), re.DOTALL)
+
+
+def read_pprof(path, label=None):
+    """All stacks of a pprof file (profile.proto), or those with this (label, beginning of its value): of a whole machine's
+    that is a twentieth. A frame is a function: a location with inlined calls has several."""
     with gzip.open(path) as file:
         root = _group(file.read())
     strings = [text.decode() for text in root[6]]
-    functions = {}
-    for message in map(_group, root[5]):
-        functions[message[1][0]] = (strings[message[2][0]], strings[message.get(4, [0])[0]])
     mappings = {message[1][0]: strings[message.get(5, [0])[0]]
                 for message in map(_group, root[3])}
-    locations = {}
-    for message in map(_group, root[4]):
+    functions, locations = _by_id(root[5]), _by_id(root[4])
+
+    @functools.cache
+    def function(number):
+        message = _group(functions[number])
+        return strings[message[2][0]], strings[message.get(4, [0])[0]]
+
+    @functools.cache
+    def frames_at(number):
+        message = _group(locations[number])
         module = mappings.get(message.get(2, [0])[0], "")
         offset = message.get(3, [0])[0]
         lines = [_group(line) for line in message[4]]
-        locations[message[1][0]] = [
-            Frame(*(functions[line[1][0]][0], module, functions[line[1][0]][1],
-                    line.get(2, [0])[0], offset)) for line in reversed(lines)]
-    return [_stack(_group(sample), locations, strings) for sample in root[2]]
+        return [Frame(name, module, file, line.get(2, [0])[0], offset)
+                for line in reversed(lines) for name, file in [function(line[1][0])]]
+
+    samples = root[2]
+    if label:
+        has_label = _label_finder(strings, label)
+        samples = filter(has_label.search, samples)
+    return [_stack(_group(sample), frames_at, strings) for sample in samples]
 
 
-def _stack(sample, locations, strings):
+def _stack(sample, frames_at, strings):
     frames, end = [], "complete"
     for number in reversed(_numbers(sample[1])):
-        for frame in locations[number]:
+        for frame in frames_at(number):
             cut = CUT.match(frame.name)
             if cut:
                 end = cut.group(1)
