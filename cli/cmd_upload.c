@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include "base/clock.h"
 #include "base/config/config.h"
 #include "cli/api_error.h"
+#include "cli/api_request.h"
 #include "cli/command.h"
 #include "cli/http_client.h"
 #include "cli/json_line.h"
@@ -23,16 +26,20 @@ struct upload_options {
 	char *collector_http;
 	uint64_t timeout_ns;
 	struct http_security security;
-	bool json;
+	bool json, missing_only;
+	json_t *missing; // of --missing-only: by build id
 	int first_file;
 };
 
 static const char notes[] =
 	"FILE is an executable or library with symbols, or a separate debug file. It needs a\n"
 	"build id, which matches it to the stripped file. Frames sampled before the upload\n"
-	"get names, too.\n"
+	"get names, too. Of a folder all such files are uploaded: a build's output, or the root\n"
+	"folder of a container's image; links are not followed. --missing-only asks the collector\n"
+	"first, and uploads what the samples of the last day lack.\n"
 	"\n"
 	"  cairn upload build/server\n"
+	"  cairn upload --missing-only build/\n"
 	"  cairn upload /usr/lib/debug/.build-id/*/*.debug\n";
 
 static int parse(int argc, char **argv, struct upload_options *options,
@@ -44,13 +51,15 @@ static int parse(int argc, char **argv, struct upload_options *options,
 		{ "timeout", 0, CONFIG_DURATION, &options->timeout_ns, "10m", 100 * NS_PER_MS,
 		  24 * 3600 * NS_PER_SECOND, "TIME", "time limit per file" },
 		HTTP_SECURITY_OPTIONS(&options->security),
+		{ "missing-only", 0, CONFIG_BOOL, &options->missing_only, NULL, 0, 0, NULL,
+		  "upload only what the collector lacks symbols of" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
 		  "print a JSON object per file" },
 	};
 	const struct config_program program = {
 		.name = "cairn upload",
 		.summary = "Upload debug files to a collector, so that stripped code gets names.",
-		.usage = "cairn upload FILE...",
+		.usage = "cairn upload [--missing-only] FILE|FOLDER...",
 		.notes = notes,
 		.options = table,
 		.option_count = ARRAY_SIZE(table),
@@ -132,6 +141,113 @@ static int upload(const struct upload_options *options, const char *path, struct
 	return rc;
 }
 
+// ---- folders ----------------------------------------------------------------------------------
+
+/* What the collector can name frames by: else it would refuse the file. */
+static bool has_symbols(int fd)
+{
+	struct elf elf = { .fd = fd };
+	Elf64_Shdr section;
+	struct stat status;
+
+	if (fstat(fd, &status))
+		return false;
+	elf.size = (uint64_t)status.st_size;
+	if (elf_read(&elf, 0, &elf.header, sizeof(elf.header)))
+		return false;
+	return elf_find_section(&elf, ".symtab", &section) == 0 ||
+	       elf_find_section(&elf, ".debug_info", &section) == 0 ||
+	       elf_find_section(&elf, ".gnu_debugdata", &section) == 0;
+}
+
+static bool is_wanted(const struct upload_options *options, const char *path, bool is_of_folder)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	char build_id[BUILD_ID_TEXT_BYTES];
+
+	if (fd < 0 || debug_file_read_build_id(fd, build_id))
+		return !is_of_folder; // which says what is wrong
+	if (is_of_folder && !has_symbols(fd))
+		return false;
+	return !options->missing || json_object_get(options->missing, build_id);
+}
+
+static int upload_file(const struct upload_options *options, const char *path, bool is_of_folder)
+{
+	struct error err = { 0 };
+
+	if (!is_wanted(options, path, is_of_folder) || !upload(options, path, &err))
+		return EXIT_OK;
+	fprintf(stderr, "cairn upload: %s: %s\n", path, err.text);
+	return EXIT_FAILED;
+}
+
+/* Goes on after a file that failed. */
+static int upload_tree(const struct upload_options *options, char *path)
+{
+	char *const paths[] = { path, NULL };
+	FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+	int exit_code = EXIT_OK;
+	FTSENT *entry;
+
+	while (tree && (entry = fts_read(tree))) {
+		bool is_named = entry->fts_level == FTS_ROOTLEVEL;
+
+		if (entry->fts_info == FTS_F ||
+		    (is_named && entry->fts_info != FTS_D && entry->fts_info != FTS_DP)) {
+			if (upload_file(options, entry->fts_path, !is_named))
+				exit_code = EXIT_FAILED;
+		} else if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
+			fprintf(stderr, "cairn upload: %s: %s\n", entry->fts_path,
+				strerror(entry->fts_errno));
+			exit_code = EXIT_FAILED;
+		}
+	}
+	if (!tree) {
+		fprintf(stderr, "cairn upload: %s: %s\n", path, strerror(errno));
+		return EXIT_FAILED;
+	}
+	fts_close(tree);
+	return exit_code;
+}
+
+/* Ask which build ids have frames without names. */
+static int ask_missing(struct upload_options *options, struct error *err)
+{
+	_cleanup_(http_response_deinit) struct http_response response = { 0 };
+	_cleanup_(buffer_deinit) struct buffer url = { 0 };
+	struct api_request request = {
+		.from = (char *)"now-1d",
+		.to = (char *)"now",
+		.collector_http = options->collector_http,
+		.timeout_ns = options->timeout_ns,
+		.security = options->security,
+		.selector = "",
+	};
+	const json_t *file;
+	size_t i;
+
+	api_request_begin_url(&request, "/api/v1/symbols/missing", &url);
+	http_append_parameter(&url, "limit", "10000");
+	int rc = api_request_send(&request, &url, &response, err);
+	if (rc)
+		return rc;
+	json_t *root = json_loadb((const char *)response.body.bytes, response.body.size, 0, NULL);
+	options->missing = json_object();
+	json_array_foreach(json_object_get(root, "files"), i, file)
+	{
+		if (!json_is_true(json_object_get(file, "uploaded")))
+			json_object_set_new(options->missing, json_text_of(file, "build_id"),
+					    json_true());
+	}
+	bool is_answer = json_is_array(json_object_get(root, "files")) && options->missing;
+	json_decref(root);
+	return is_answer ? 0
+			 : error_set(err, -EBADMSG,
+				     "%s did not answer with a list; is it a cairn-collector?",
+				     options->collector_http);
+}
+
 int cmd_upload(int argc, char **argv)
 {
 	struct upload_options options = { .first_file = argc };
@@ -144,13 +260,15 @@ int cmd_upload(int argc, char **argv)
 		fprintf(stderr, "cairn upload: %s\n", err.text);
 		exit_code = EXIT_USAGE;
 	}
-	for (int i = options.first_file; !rc && outcome == CONFIG_RUN && i < argc; i++) {
-		err = (struct error){ 0 };
-		if (upload(&options, argv[i], &err)) {
-			fprintf(stderr, "cairn upload: %s: %s\n", argv[i], err.text);
-			exit_code = EXIT_FAILED;
-		}
+	if (!rc && outcome == CONFIG_RUN && options.missing_only &&
+	    (rc = ask_missing(&options, &err))) {
+		fprintf(stderr, "cairn upload: %s\n", err.text);
+		exit_code = EXIT_FAILED;
 	}
+	for (int i = options.first_file; !rc && outcome == CONFIG_RUN && i < argc; i++)
+		if (upload_tree(&options, argv[i]))
+			exit_code = EXIT_FAILED;
+	json_decref(options.missing);
 	free(options.collector_http);
 	http_security_deinit(&options.security);
 	return exit_code;

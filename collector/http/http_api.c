@@ -62,6 +62,8 @@ static const struct route routes[] = {
 	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/spikes", API_SELECTION | API_TYPE | API_LIMIT | API_MIN, http_handle_spikes,
 	  true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/symbols/missing", API_SELECTION | API_TYPE | API_LIMIT,
+	  http_handle_missing_symbols, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/debug-files", 0, http_handle_debug_files, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/status", 0, http_handle_status, false, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/agents", 0, http_handle_agents, false, ROUTE_READ, HTTP_GET },

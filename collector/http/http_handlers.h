@@ -195,6 +195,10 @@ void http_handle_render(struct http_api *api, const struct api_request *request,
 void http_handle_render_diff(struct http_api *api, const struct api_request *request,
 			     struct http_response *response);
 
+/** The files whose symbols are missing in the selected samples, the most missed first. */
+void http_handle_missing_symbols(struct http_api *api, const struct api_request *request,
+				 struct http_response *response);
+
 void http_handle_debug_files(struct http_api *api, const struct api_request *request,
 			     struct http_response *response);
 

@@ -307,5 +307,18 @@ def test_debug_files_name_pushed_frames(collector, tmp_path):
                           field(1, field(1, field(1, attribute)) + field(2, field(2, profile))) + field(2, dictionary))
     assert status == 200, answer
     assert stacks(collector, "late") == {f"late;libp.so+0x{offset:x}": 50_000_000}
-    subprocess.run([program("cairn"), "upload", "--collector-http", f"http://{collector.http}", library], check=True, timeout=60)
+    missing = collector.api.get("symbols/missing", query="late", **{"from": "now-10m"})
+    assert missing["total"] == 50_000_000
+    assert missing["files"] == [{"build_id": build_id, "file": "libp.so", "total": 50_000_000, "uploaded": False}]
+    # Of a folder only what is missing: neither the other library, nor the stripped one, nor what a link names.
+    folder = tmp_path / "build" / "lib"
+    folder.mkdir(parents=True)
+    shutil.copy(library, folder)
+    (folder / "link").symlink_to(program("cairn"))
+    subprocess.run(["strip", library, "-o", folder / "stripped.so"], check=True)
+    source.write_text("int other(int n) { return n * 5; }\n", encoding="utf-8")
+    subprocess.run(["gcc", "-g", "-O1", "-shared", "-fPIC", "-Wl,--build-id", source, "-o", folder / "libother.so"], check=True)
+    done = subprocess.run([program("cairn"), "upload", "--missing-only", "--collector-http", f"http://{collector.http}", tmp_path / "build"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{folder / 'libp.so'}: {build_id}\n", ""), done
     wait_until("the name of the frame", 30, lambda: stacks(collector, "late") == {"late;late_name": 50_000_000})
