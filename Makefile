@@ -513,7 +513,7 @@ layers: packages ## check which folder includes which (tests/layers/rooms.txt), 
 	python3 tests/layers/check_layers.py --readmes
 	$(pytest) tests/layers
 
-# Unit tests wait half of their time: beside them, and beside the next stages, runs what only computes. The page's tests do not run beside
+# Unit tests wait half of their time: beside them, and beside the next stage, runs what only computes. The page's tests do not run beside
 # wall-quick: its agents were late with Chromium there, and it took twice as long.
 UNIT_STAGES := unit+layers+format-check+docs-check+bpf-check+deploy-check+hardening-check+install-check+bench-check+fuzz-quick+differential-quick
 .PHONY: test
