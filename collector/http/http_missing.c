@@ -28,8 +28,7 @@ static void append_file(struct buffer *body, const struct profile *profile,
 	json_append_string(body, profile_string(profile, file->module));
 	buffer_append_string(body, ",\"total\":");
 	json_append_int(body, file->value);
-	buffer_printf(body, ",\"uploaded\":%s}",
-		      is_uploaded(symbols, build_id) ? "true" : "false");
+	buffer_printf(body, ",\"uploaded\":%s}", is_uploaded(symbols, build_id) ? "true" : "false");
 }
 
 void http_handle_missing_symbols(struct http_api *api, const struct api_request *request,

@@ -7,7 +7,8 @@
 static uint32_t add_frame(struct profile *profile, uint64_t offset, const char *build_id,
 			  const char *name)
 {
-	struct location location = { .id = { 1, offset }, .kind = FRAME_KIND_NATIVE,
+	struct location location = { .id = { 1, offset },
+				     .kind = FRAME_KIND_NATIVE,
 				     .offset = offset };
 	struct line line = { 0 };
 	uint32_t at = 0;
