@@ -192,12 +192,14 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 		       const struct buffer *cgroup_file, const struct cgroup *cgroup,
 		       struct process_context *context)
 {
-	_cleanup_(buffer_deinit) struct buffer environment = { 0 };
+	_cleanup_(buffer_deinit) struct buffer environment = { 0 }, command = { 0 };
 	char executable[MAPPING_PATH_BYTES_MAX];
 	bool has_executable = proc_read_link(proc->fd, "exe", executable, sizeof(executable)) == 0;
 
 	if (!proc->stat.kernel_thread)
 		proc_read(proc->files, "environ", ENVIRON_BYTES_MAX, &environment);
+	if (has_executable && process_labels_is_in_memory(executable))
+		proc_read(proc->files, "cmdline", MAPPING_PATH_BYTES_MAX, &command);
 
 	bool again = !environment.size && !proc->stat.kernel_thread &&
 		     ++entry->label_tries < LABEL_TRIES_MAX;
@@ -206,6 +208,7 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 	struct process_traits traits = {
 		.name = entry->process.name,
 		.executable = has_executable ? executable : NULL,
+		.command = command.size ? buffer_string(&command) : NULL,
 		.environ_ = (const char *)environment.bytes,
 		.environ_size = environment.size,
 		.cgroup = (const char *)cgroup_file->bytes,

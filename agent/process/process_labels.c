@@ -136,18 +136,26 @@ static int set_name_service(struct labels *labels, const char *name)
 			 step && step != name ? (size_t)(step - name) : strlen(name));
 }
 
+/* The name of a memory file says little: "/memfd:runc_cloned:/proc/self/exe (deleted)". */
+bool process_labels_is_in_memory(const char *executable)
+{
+	return text_begins_with(executable, "/memfd:");
+}
+
 static int set_executable_service(struct labels *labels, const struct process_traits *traits)
 {
 	static const char deleted[] = " (deleted)";
-	// The name of a memory file says little: "/memfd:runc_cloned:/proc/self/exe (deleted)".
-	bool is_named = traits->executable && !text_begins_with(traits->executable, "/memfd:");
-	const char *name = is_named ? path_base_name(traits->executable) : "";
+	const char *path = traits->executable ? traits->executable : "";
+	const char *name = path_base_name(process_labels_is_in_memory(path) ? "" : path);
 	size_t size = strlen(name);
 
 	if (size > strlen(deleted) && text_ends_with(name, deleted))
 		size -= strlen(deleted); // an upgrade replaced it while it runs
 	if (size)
 		return set_label(labels, LABEL_SERVICE, name, size);
+	// The kernel names a program in memory by its file, too: "memfd:sealed-91".
+	if (traits->command && traits->name && text_begins_with(traits->name, "memfd:"))
+		return set_name_service(labels, path_base_name(traits->command));
 	return set_name_service(labels, traits->name);
 }
 

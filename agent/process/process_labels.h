@@ -15,7 +15,9 @@ enum { ENVIRON_BYTES_MAX = 256 << 10 }; // that are read; a service has a few Ki
 struct process_traits {
 	const char *name;       // comm of its main thread
 	const char *executable; // target of /proc/PID/exe
-	const char *environ_;   // /proc/PID/environ: NAME=value, each ended by a NUL
+	const char
+		*command; // first word of /proc/PID/cmdline, of a program in memory; NULL: not read
+	const char *environ_; // /proc/PID/environ: NAME=value, each ended by a NUL
 	size_t environ_size;
 	const char *cgroup; // /proc/PID/cgroup
 	size_t cgroup_size;
@@ -28,7 +30,8 @@ struct process_traits {
 
 /**
  * service is OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else Compose's or the container's name, else
- * the systemd service, else the executable's name, else the process's ("kernel" for kernel threads). Also set: process,
+ * the systemd service, else the executable's name, else the process's ("kernel" for kernel threads), or the command's if the process has the name of a
+ * file in memory. Also set: process,
  * node, container (its name; the id where no name is known), container_id, version, compose_project, pod_uid, unit, and the
  * labels of allowed attributes. Nothing else of the environment is read. @extra win over all. *ret_labels must be empty. *ret_own_service: the process itself
  * or @extra name the service, or it is the kernel. Adds to *refused the attributes that became no label. Returns 0 or
@@ -50,3 +53,6 @@ int process_labels_add_node(struct labels *labels, const struct labels *node,
 
 /** A pod's first process, which only holds its namespaces: no list of the pod's containers has it. */
 bool process_labels_is_pause(const struct labels *detected);
+
+/** Is @executable, a target of /proc/PID/exe, a file in memory? */
+bool process_labels_is_in_memory(const char *executable);
