@@ -82,8 +82,13 @@ const FIELDS = {
 	show: { fallback: "all", check: oneOf("all", "new", "gone", "grown", "shrunk") },
 };
 
+/** The fields that a link from elsewhere means by service=NAME: {} without it. */
+function serviceOf(params) {
+	return params.has("service") ? { query: withValue(params.get("query") ?? "", "service", params.get("service")) } : {};
+}
+
 /**
- * The fields that a link from elsewhere means, /?at=TIME&for=DURATION&service=NAME: that interval selected, with time around it.
+ * The fields that a link from elsewhere means by at=TIME&for=DURATION: that interval selected, with time around it.
  * A missing or invalid for is a second. {} without a valid at.
  */
 function momentOf(params) {
@@ -95,8 +100,7 @@ function momentOf(params) {
 	const region = wholeSlots(at_ms, at_ms + for_ms);
 	const around_ms = Math.max(AROUND_MIN_MS, AROUND_TIMES * for_ms);
 	return { page: "service", over: "heat", sel: writeRegions([region]), live: "off",
-		 from: absoluteTime(region.from_ms - around_ms), to: absoluteTime(region.to_ms + around_ms),
-		 ...(params.has("service") ? { query: withValue(params.get("query") ?? "", "service", params.get("service")) } : {}) };
+		 from: absoluteTime(region.from_ms - around_ms), to: absoluteTime(region.to_ms + around_ms) };
 }
 
 /** The view of a query string; missing or invalid fields take their defaults. */
@@ -111,7 +115,7 @@ export function readView(search) {
 	}
 	if (params.size === 0)
 		view.page = START_PAGE;
-	for (const [name, value] of Object.entries(momentOf(params))) {
+	for (const [name, value] of Object.entries({ ...serviceOf(params), ...momentOf(params) })) {
 		if (FIELDS[name].check(value))
 			view[name] = value;
 	}

@@ -168,4 +168,4 @@ def test_a_link_opens_a_moment(fake, open_page, artefact):
     assert "at=" not in page.address() and "sel=" in page.address()
     page.screenshot(artefact("heat-moment-dark"))
     page.open(f"{fake.url}/?at=never&for=2s&service={SERVICE}")
-    assert view(page, "sel") == "" and view(page, "over") == "chart"
+    assert view(page, "sel") == "" and view(page, "over") == "chart" and view(page, "query") == f'{{service="{SERVICE}"}}'
