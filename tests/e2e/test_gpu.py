@@ -7,7 +7,7 @@ from fleet import CPU, Workload, unique, wait_until
 from gpu_double import DOUBLES, make_doubles
 
 SPIN = TYPE.GPU_SPIN
-CPU_SECONDS = 2
+CPU_SECONDS = 3
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -70,7 +70,7 @@ def test_jit_code_has_names_and_exact_shares(fleet, tmp_path, monkeypatch, what,
                                                          prefix, flags):
     monkeypatch.chdir(tmp_path)
     service = unique("jit")
-    argv = prefix + workload_argv("burn_jit", "--seconds", "3", *flags)
+    argv = prefix + workload_argv("burn_jit", "--seconds", "5", *flags)
     burning = Workload(argv, {"OTEL_SERVICE_NAME": service})
     try:
         truth = burning.truth()
