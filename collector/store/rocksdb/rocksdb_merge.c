@@ -464,7 +464,8 @@ static int drop_ids(struct rocksdb_store *store, struct partition_list *list, ui
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < list->count && rc == 0; i++) {
+	// The newest hours keep them, however old: the next batches' hour takes over what it finds.
+	for (uint32_t i = 0; i + PARTITIONS_KEPT < list->count && rc == 0; i++) {
 		struct partition *partition = list->partitions[i];
 
 		if (!has_ids_to_drop(store, partition, now_ns))

@@ -235,19 +235,26 @@ static uint32_t append_known(struct scene *scene, uint64_t sequence, uint64_t ti
 
 TEST(agents_define_stacks_of_old_hours_again)
 {
+	struct time_range hour = { hour_ns(-1), hour_ns(0) };
+	uint64_t sequence = 0;
 	struct scene scene;
 	struct dump dump;
 
 	begin(&scene, (struct store_options){ 0 });
-	append_text(scene.store, 1, 1, "service=a,node=n1", hour_ns(-1), "main;run", 5);
-	EXPECT_EQ(0, append_known(&scene, 2, hour_ns(-1) + NS_PER_SECOND), "unknown at first");
+	append_text(scene.store, 1, ++sequence, "service=a,node=n1", hour.from_ns, "main;run", 5);
 	merge_all(&scene);
-	EXPECT_EQ(1, append_known(&scene, 3, hour_ns(-1) + 2 * NS_PER_SECOND), "unknown later");
-	append_text(scene.store, 1, 3, "service=a,node=n1", hour_ns(-1) + 2 * NS_PER_SECOND,
-		    "main;run", 10);
+	EXPECT_EQ(0, append_known(&scene, ++sequence, hour.from_ns), "unknown in the newest hour");
+	for (int i = 0; i < 2; i++)
+		append_text(scene.store, 1, ++sequence, "service=a,node=n1", hour_ns(i),
+			    "main;later", 1);
+	flush(&scene);
+	clock_pass(60 * MINUTE); // the last of these hours is past, and late rows are collected
+	merge_all(&scene);
+	EXPECT_EQ(1, append_known(&scene, ++sequence, hour.from_ns), "unknown later");
+	append_text(scene.store, 1, sequence, "service=a,node=n1", hour.from_ns, "main;run", 10);
 	check(&scene);
-	EXPECT_EQ(0, append_known(&scene, 4, hour_ns(-1) + 3 * NS_PER_SECOND), "defined again");
-	dump_store(scene.store, "{}", all_time, SCAN_SUMS, &dump);
+	EXPECT_EQ(0, append_known(&scene, ++sequence, hour.from_ns), "defined again");
+	dump_store(scene.store, "{}", hour, SCAN_SUMS, &dump);
 	EXPECT_EQ(1, dump.count, "stacks");
 	EXPECT_EQ(35, dump.lines[0].value, "their sum");
 	dump_deinit(&dump);
