@@ -90,8 +90,8 @@ static void handle(void *context, const struct http_request *request,
 
 	(void)context;
 	check(request->parameter_count <= HTTP_PARAMETERS_MAX && !request->malformed);
-	if (request->body_fd >= 0)
-		check(!fstat(request->body_fd, &status) &&
+	if (request->upload)
+		check(!fstat((int)(intptr_t)request->upload, &status) &&
 		      (uint64_t)status.st_size <= request->body_bytes);
 	response->etag = "\"a\"";
 	response->media_type = "text/plain";
