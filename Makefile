@@ -653,7 +653,7 @@ FUZZED := $(foreach module,arm64_analysis bounded_json container_record containe
 	  section_reader shares slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \
 	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work workload batch spool_file,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix collector/store/,deadline.c rows.c selector.c) \
-	  $(addprefix collector/,access/access.c access/access_file.c doors/json_message.c pyroscope/label_map.c pyroscope/message_json.c http/http_exchange.c \
+	  $(addprefix collector/,access/access.c access/access_file.c access/basic_credential.c doors/json_message.c pyroscope/label_map.c pyroscope/message_json.c http/http_exchange.c \
 	  http/http_body.c http/http_parameters.c http/http_peers.c http/http_queue.c http/http_server.c http/http_watch.c query/query_ranges.c symbols/debug_elf.c) \
 	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c) \
 	  $(addprefix proto/,export.c pprof.c otlp.c otlp_dictionary.c retry_info.c export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
