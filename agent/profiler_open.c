@@ -153,6 +153,8 @@ static int open_tables(struct profiler *profiler, const struct profiler_options 
 	profiler->processes = process_table_new(profiler->executables, &options->labels);
 	if (profiler->processes) {
 		process_table_work(profiler->processes)->events = profiler->event_log;
+		process_table_work(profiler->processes)->process_ns =
+			options->pid ? WORK_ASKED_NS_MAX : WORK_PROCESS_NS_MAX;
 		process_table_work(profiler->processes)->hung = options->hung;
 		process_table_work(profiler->processes)->is_over = options->is_over;
 		process_table_work(profiler->processes)->context = options->context;

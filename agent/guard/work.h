@@ -23,6 +23,8 @@
 
 /* CPU time for one process in an export interval: 5 % of a core with intervals of 5 s. What is more is a debt to the next ones. */
 #define WORK_PROCESS_NS_MAX (250ULL * 1000000)
+/* The same where one process and its children are asked for: somebody waits for their stacks. */
+#define WORK_ASKED_NS_MAX (1000ULL * 1000000)
 /*
  * For all processes: past it, each has WORK_SHARE_NS_MAX only, so that many that cost much do not starve the others. A
  * payer's processes together leave half of it.
