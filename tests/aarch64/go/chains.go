@@ -33,6 +33,12 @@ type pot struct{ depth int }
 
 type cook interface{ stir(w *walk) }
 
+// Variables, so that the compiler calls what they hold: no wrapper, nothing inlined.
+var (
+	kitchen cook = &pot{3}
+	closure func()
+)
+
 var names = []string{"main.stepPlain", "main.(*pot).stir", "main.stepClosure main.stepClosure.func1", "main.stepLarge",
 	"main.stepDeferred main.stepDeferred.func1"}
 
@@ -64,7 +70,7 @@ func goOn(w *walk) {
 	case 0:
 		stepPlain(w)
 	case 1:
-		cook.stir(&pot{3}, w)
+		kitchen.stir(w)
 	case 2:
 		stepClosure(w)
 	case 3:
@@ -90,11 +96,11 @@ func (p *pot) stir(w *walk) {
 //go:noinline
 func stepClosure(w *walk) {
 	number := uint64(len(w.steps))
-	call := func() {
+	closure = func() {
 		goOn(w)
 		w.sink += number
 	}
-	call()
+	closure()
 	w.sink++
 }
 
