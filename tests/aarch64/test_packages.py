@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arm64 packages that `make ARCH=aarch64 debs` has built: what they depend on, and that their programs start, emulated."""
+"""The arm64 packages and the tarball that `make ARCH=aarch64 debs tarball` has built: what they depend on, and that their programs
+start, emulated."""
+import pathlib
 import re
 import subprocess
 import sys
@@ -16,7 +18,8 @@ SYSROOT = ROOT / "build/sysroot/aarch64"
 DIST = build_folder() / "dist"
 PACKAGES = ("cairn", "cairn-agent", "cairn-collector")
 
-pytestmark = pytest.mark.skipif(not list(DIST.glob("*_arm64.deb")), reason="make ARCH=aarch64 debs has not been run")
+needs_debs = pytest.mark.skipif(not list(DIST.glob("*_arm64.deb")), reason="make ARCH=aarch64 debs has not been run")
+needs_tarball = pytest.mark.skipif(not list(DIST.glob("*-linux-aarch64.tar.xz")), reason="make ARCH=aarch64 tarball has not been run")
 
 
 def deb(name):
@@ -37,6 +40,7 @@ def installed(tmp_path_factory):
     return folder
 
 
+@needs_debs
 @pytest.mark.parametrize("name, library", [("cairn", "libbpf1"), ("cairn-agent", "libmicrohttpd12"), ("cairn-collector", "librocksdb7.8")])
 def test_packages_depend_on_libraries(name, library):
     depends = subprocess.run(["dpkg-deb", "--field", deb(name), "Depends"], check=True, capture_output=True, text=True).stdout
@@ -44,6 +48,7 @@ def test_packages_depend_on_libraries(name, library):
     assert "-cross" not in depends
 
 
+@needs_debs
 @pytest.mark.parametrize("name", PACKAGES)
 def test_programs_start(installed, name):
     said = subprocess.run(emulated(installed / "usr/bin" / name, "--version"), check=True, capture_output=True, text=True).stdout
@@ -52,6 +57,7 @@ def test_programs_start(installed, name):
     assert "AArch64" in notes
 
 
+@needs_debs
 def test_collector_is_ready(installed, tmp_path):
     port = free_port()
     process = subprocess.Popen(emulated(installed / "usr/bin/cairn-collector", "--data", str(tmp_path), "--grpc", f"127.0.0.1:{free_port()}",
@@ -61,3 +67,19 @@ def test_collector_is_ready(installed, tmp_path):
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+@needs_tarball
+def test_tarball_brings_all_libraries(tmp_path):
+    """In a root that has nothing else."""
+    (path,) = [path for path in DIST.glob("*-linux-aarch64.tar.xz") if "debug" not in path.name]
+    (tmp_path / "opt").mkdir()
+    subprocess.run(["tar", "--extract", "--file", path, "--directory", tmp_path / "opt"], check=True)
+    for name in PACKAGES:
+        program = tmp_path / "opt/cairn/bin" / name
+        said = subprocess.run(["qemu-aarch64", "-L", str(tmp_path), program, "--version"], check=True, capture_output=True, text=True).stdout
+        assert said.startswith(f"{name} ")
+        loaded = subprocess.run(["qemu-aarch64", "-L", str(tmp_path), "-E", "LD_TRACE_LOADED_OBJECTS=1", program], check=True,
+                                capture_output=True, text=True).stdout
+        assert "not found" not in loaded
+        assert {str(pathlib.Path(place).resolve().parent) for place in re.findall(r"=> (/\S+) \(", loaded)} == {str(tmp_path / "opt/cairn/lib")}
