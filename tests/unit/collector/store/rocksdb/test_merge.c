@@ -163,7 +163,8 @@ static void run_at_random(uint64_t seed, uint32_t length_max)
 	char what[64];
 	struct scene scene;
 
-	begin(&scene, (struct store_options){ 0 });
+	// Spans of an hour lie anywhere in longer partitions.
+	begin(&scene, (struct store_options){ .partition_ns = seed > 2 ? 120 * MINUTE : 0 });
 	for (int round = 0; round < 4; round++) {
 		for (int i = 0; i < 6; i++)
 			append_at_random(&model, &scene, ++sequence, from_ns, i % 2);
