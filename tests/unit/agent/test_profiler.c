@@ -269,16 +269,34 @@ TEST(pid_selects_a_process_and_its_children)
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 
-	struct child other = start_child("burner-o", 10 * NS_PER_SECOND);
-	struct child child = start_child("burner-b", 0);
-	kill(child.pid, SIGKILL);
-	waitpid(child.pid, NULL, 0);
-	close(child.go);
-
-	// We are the target process; the child starts after that.
+	// We are the target process. One child starts before that, one after.
+	struct child earlier = start_child("burner-e", 300 * NS_PER_MS);
 	struct profiler *profiler = open_profiler(getpid(), 499);
-	child = start_child("burner-b", 500 * NS_PER_MS);
+
+	go(&earlier);
+	uint64_t earlier_ns = run_until_exit(profiler, &earlier);
+	struct child later = start_child("burner-l", 300 * NS_PER_MS);
+	go(&later);
+	uint64_t later_ns = run_until_exit(profiler, &later);
+	profiler_stop(profiler);
+	struct profile *profile = drain(profiler);
+
+	expect_near(earlier_ns, sum_of(profile, LABEL_THREAD, "burner-e", NULL), 0.1, "before");
+	expect_near(later_ns, sum_of(profile, LABEL_THREAD, "burner-l", NULL), 0.1, "after");
+	profile_free(profile);
+	profiler_close(profiler);
+}
+
+TEST(pid_selects_no_other_process)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct child other = start_child("burner-o", 10 * NS_PER_SECOND);
 	go(&other);
+	struct child child = start_child("burner-b", 300 * NS_PER_MS);
+	struct profiler *profiler = open_profiler(child.pid, 499);
+
 	go(&child);
 	uint64_t cpu_ns = run_until_exit(profiler, &child);
 	profiler_stop(profiler);
@@ -286,8 +304,8 @@ TEST(pid_selects_a_process_and_its_children)
 	waitpid(other.pid, NULL, 0);
 	struct profile *profile = drain(profiler);
 
-	expect_near(cpu_ns, sum_of(profile, LABEL_THREAD, "burner-b", NULL), 0.1, "the child");
-	EXPECT_EQ(0, sum_of(profile, LABEL_THREAD, "burner-o", NULL), "a process before it");
+	expect_near(cpu_ns, sum_of(profile, LABEL_THREAD, "burner-b", NULL), 0.1, "the process");
+	EXPECT_EQ(0, sum_of(profile, LABEL_THREAD, "burner-o", NULL), "another one");
 	profile_free(profile);
 	profiler_close(profiler);
 }
@@ -463,6 +481,7 @@ RUN_TESTS(cmocka_unit_test(finds_cpu_time_in_functions),
 	  cmocka_unit_test(a_boost_changes_the_rate_and_no_sums),
 	  cmocka_unit_test(new_processes_have_complete_stacks),
 	  cmocka_unit_test(pid_selects_a_process_and_its_children),
+	  cmocka_unit_test(pid_selects_no_other_process),
 	  cmocka_unit_test(export_intervals_neither_overlap_nor_lose),
 	  cmocka_unit_test(a_late_drain_loses_nothing),
 	  cmocka_unit_test(names_the_setting_out_of_range))
