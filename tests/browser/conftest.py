@@ -99,7 +99,7 @@ def real_url(tmp_path_factory):
         try:
             collector.wait_for_agent()
             burning = {name: fleet.workload(*argv, "--seconds", str(WORKLOAD_SECONDS), env={"OTEL_SERVICE_NAME": name})
-                       for name, argv in [("browser-c", ["burn_c"]), ("browser-python", ["burn_python.py"])]}
+                       for name, argv in [("c-browser", ["burn_c"]), ("python-browser", ["burn_python.py"])]}
             for name, process in burning.items():
                 collector.api.wait_for_total(name, process.truth()["process_cpu_ns"])
             yield f"http://{collector.http}"

@@ -39,7 +39,7 @@ def test_finds_and_shares_a_hot_function(collector_url, range_ms, open_page, art
     # Of the real ones a workload: the stacks of browsers that have just started may all be truncated. An interpreter's most frequent
     # functions are folded.
     names = [s["group"] for s in services if s["group"]]
-    service = "browser-c" if "browser-c" in names else names[0]
+    service = "c-browser" if "c-browser" in names else names[0]
     selector = f'{{service="{service}"}}'
     top = ask(url, "top", query=selector, limit=500, lines="none", **between)
     page = open_page(f"{url}/?from={from_ms}&to={to_ms}&nodes=131072")
