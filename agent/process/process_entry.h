@@ -39,6 +39,7 @@ struct process_entry {
 	struct process process; // first: the public pointer is also the entry's
 	bool exact; // key.start_ns and key.exec_id are the kernel's; else start_ns is from /proc
 	bool kernel_thread;
+	bool is_held;   // nothing is read for the program it runs now
 	bool gone;      // /proc does not show this process (any more): exited, or replaced by exec
 	bool described; // process.labels are set
 	uint8_t label_tries;

@@ -381,6 +381,13 @@ static void apply_fork(struct process_table *table, const struct process_record 
 	mapping_list_release(mappings);
 }
 
+/* An entry of /proc is the next program's, too, if nothing else came of the held one. */
+static void end_hold(struct process_entry *entry)
+{
+	if (entry->is_held)
+		entry->is_held = entry->process.budget.is_left_alone = false;
+}
+
 static void apply_exec(struct process_table *table, const struct process_record *record)
 {
 	struct process_entry *entry =
@@ -393,6 +400,7 @@ static void apply_exec(struct process_table *table, const struct process_record 
 		mapping_list_release(mappings);
 		return;
 	}
+	end_hold(entry);
 	set_name(entry, record->name);
 	process_entry_set_mappings(entry, mappings, &table->context);
 }
@@ -720,7 +728,7 @@ void process_table_leave_alone(struct process_table *table, pid_t pid)
 	struct process_entry *entry = entry_at(table, find_pid(table, (uint32_t)pid));
 
 	if (entry)
-		entry->process.budget.is_left_alone = true;
+		entry->is_held = entry->process.budget.is_left_alone = true;
 }
 
 struct work_pool *process_table_work(struct process_table *table)

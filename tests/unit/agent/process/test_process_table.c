@@ -531,6 +531,19 @@ TEST(reads_nothing_of_a_program_left_alone)
 	tables_free(&tables);
 }
 
+TEST(reads_the_program_after_one_left_alone)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 1);
+
+	assert_int_equal(0, process_table_scan(tables.processes, NULL));
+	process_table_leave_alone(tables.processes, getpid());
+	apply(&tables, PROCESS_EXEC, key, 0, "next"); // the first that is heard of it
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	EXPECT_EQ(true, count_files(&tables, process, MAPPING_FILE_OPENED) > 3, "its mappings");
+	tables_free(&tables);
+}
+
 /* Each read of its files takes a millisecond, and no more are allowed. */
 TEST(puts_off_what_a_process_may_not_cost)
 {
@@ -582,4 +595,5 @@ RUN_TESTS(cmocka_unit_test(a_new_generation_is_a_new_list),
 	  cmocka_unit_test(bounds_reads_for_unmapped_addresses),
 	  cmocka_unit_test(files_are_identified_within_their_budget),
 	  cmocka_unit_test(reads_nothing_of_a_program_left_alone),
+	  cmocka_unit_test(reads_the_program_after_one_left_alone),
 	  cmocka_unit_test(puts_off_what_a_process_may_not_cost))
