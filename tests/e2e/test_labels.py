@@ -81,8 +81,8 @@ def test_service_name_wins_over_resource_attributes(fleet):
 def test_service_defaults_to_executable(fleet):
     run = workload("burn_lockstep", "--seconds", "1")
     run.truth()
-    services = fleet.api.get("labels/service/values", query='{process="burn_lockstep"}')["values"]
-    assert services, "no service at all"
+    services = wait_until("a service", 20, lambda: fleet.api.get("labels/service/values", query='{process="burn_lockstep"}')["values"])
+    assert services == ["burn_lockstep"]
 
 
 def test_selectors_support_every_operator(fleet, runs):
