@@ -510,6 +510,7 @@ static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cp
 	stack->context.kernel_at = (__u64)ctx;
 	wait->group = wait_group(&stack->context, thread->time.left_as);
 	wait->call = call_of_wait(&stack->context, thread->time.left_as);
+	wait->sp = stack->context.sp;
 	mean_ns = *mean_of_wait(wait);
 	wait->weight = 1;
 	wait->has_room = 0;

@@ -69,6 +69,7 @@ struct thread_wait {
 	__u32 near;       // 1 + the site that matches in user space only, or has expired; 0: none
 	__u32 call;       // call_of_wait() of the present one; 0: none
 	__u32 is_by_call; // the present one was sampled out: its site is the last one of its call
+	__u64 sp;         // the user's, in the present one
 	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
 	__u32 mean_ns[WAIT_GROUPS];      // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
@@ -140,9 +141,13 @@ __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 	return -1;
 }
 
-/* The last site at which the process of @exec_id blocked in the present call, with the same arguments; -1: none. */
+/*
+ * The last site at which the process of @exec_id blocked in the present call, with the same arguments; -1: none. Of several
+ * such sites, one as deep in the user's stack: two sleeps of a loop have the same arguments.
+ */
 __attribute__((noinline)) int wait_site_of_call(const struct thread_wait *wait, __u32 exec_id)
 {
+	bool found_as_deep = false;
 	__u64 last_ns = 0;
 	int found = -1;
 
@@ -151,10 +156,13 @@ __attribute__((noinline)) int wait_site_of_call(const struct thread_wait *wait, 
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_SITES; i++) {
 		const struct wait_site *site = &wait->sites[i];
+		bool is_as_deep = site->cache.sp == wait->sp;
 
 		if (site->call != wait->call || site->key.process.exec_id != exec_id ||
-		    site->last_ns < last_ns)
+		    is_as_deep < found_as_deep ||
+		    (is_as_deep == found_as_deep && site->last_ns < last_ns))
 			continue;
+		found_as_deep = is_as_deep;
 		last_ns = site->last_ns;
 		found = i;
 	}
