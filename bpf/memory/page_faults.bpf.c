@@ -13,11 +13,11 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set before load. */
 const volatile __u32 page_bytes = 4096;
 
-/* Programs grow in bursts: those of half a second are sampled six times as densely as a storm that goes on. */
-#define FAULT_BURST_SECONDS 5
+/* Programs grow in bursts: their beginning is sampled more densely than a storm that goes on. */
+#define FAULT_BURST_SECONDS 1
 
 /* Set at any time: about so many stacks a second on each CPU. */
-__u32 stacks_per_second = 100;
+__u32 stacks_per_second = 500;
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {

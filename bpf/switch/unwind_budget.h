@@ -12,12 +12,12 @@
 /* How often usage is averaged. */
 #define BUDGET_TICK_NS 10000000ULL
 /*
- * Budget of a CPU for each tick, in units: at most 0.25 % of the CPU. Unwinding uses its time, a count one
- * unit: at most 16384 counts in 5 s, and the agent drains counts before their map is full.
+ * Budget of a CPU for each tick, in units: at most 0.5 % of the CPU. Unwinding uses its time, a count two
+ * units: at most 16384 counts in 5 s, and the agent drains counts before their map is full.
  */
-#define BUDGET_UNITS     32
+#define BUDGET_UNITS     64
 #define BUDGET_UNIT_NS   750
-#define BUDGET_COUNT     1
+#define BUDGET_COUNT     2
 #define BUDGET_SPENT_MAX 60
 
 /* More than that: react before the end of the tick. */

@@ -82,7 +82,7 @@ def test_service_defaults_to_executable(fleet):
     run = workload("burn_lockstep", "--seconds", "1")
     run.truth()
     services = wait_until("a service", 20, lambda: fleet.api.get("labels/service/values", query='{process="burn_lockstep"}')["values"])
-    assert services == ["burn_lockstep"]
+    assert "burn_lockstep" in services
 
 
 def test_selectors_support_every_operator(fleet, runs):

@@ -404,7 +404,7 @@ static pid_t start_two_calls(void)
 /* Until each call has its share; on a busy machine a stack may be captured late. */
 static bool shares_are_right(struct fixture *fixture, uint32_t pid)
 {
-	enum { ATTEMPTS = 15 };
+	enum { ATTEMPTS = 40 };
 	double share = 0;
 
 	for (int i = 0; i < ATTEMPTS && (share < 0.15 || share > 0.3); i++)
