@@ -508,9 +508,7 @@ static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cp
 
 	read_switch_context(&stack->context, task);
 	stack->context.kernel_at = (__u64)ctx;
-	wait->group = wait_group(&stack->context, thread->time.left_as);
-	wait->call = call_of_wait(&stack->context, thread->time.left_as);
-	wait->sp = stack->context.sp;
+	wait_note_call(wait, &stack->context, thread->time.left_as);
 	mean_ns = *mean_of_wait(wait);
 	wait->weight = 1;
 	wait->has_room = 0;

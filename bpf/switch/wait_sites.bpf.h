@@ -103,6 +103,18 @@ static __always_inline __u32 call_of_wait(const struct switch_context *context, 
 		       : 0;
 }
 
+/* Where the interval that begins with @context blocks. */
+__attribute__((noinline)) int wait_note_call(struct thread_wait *wait,
+					     const struct switch_context *context, __u32 left_as)
+{
+	if (!wait || !context)
+		return 0;
+	wait->group = wait_group(context, left_as);
+	wait->call = call_of_wait(context, left_as);
+	wait->sp = context->sp;
+	return 0;
+}
+
 static __always_inline __u32 *mean_of_wait(struct thread_wait *wait)
 {
 	return &wait->mean_ns[wait->group & (WAIT_GROUPS - 1)];

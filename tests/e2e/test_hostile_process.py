@@ -138,7 +138,8 @@ def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read, tmp
         service = unique("neighbour")
         burning = workload("burn_c", "--cpu", "1", env={"OTEL_SERVICE_NAME": service, "LD_PRELOAD": ""})
         cpu_ns = burning.truth()["process_cpu_ns"]
-        assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=EXACT)
+        # A second is a hundred samples.
+        assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=0.1)
         assert f"leaving process {process.pid} alone" in agent.log()
 
 

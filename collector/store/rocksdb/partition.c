@@ -52,11 +52,6 @@ void partition_unref(struct partition *partition)
 	free(partition);
 }
 
-void partition_unrefp(struct partition **partition)
-{
-	partition_unref(*partition);
-}
-
 static uint32_t span_of(const struct partition *partition, uint64_t time_ns)
 {
 	uint64_t span_ns = partition->length_ns / POSTINGS_SPANS;

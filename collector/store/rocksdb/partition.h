@@ -69,7 +69,6 @@ struct partition {
 struct partition *partition_new(uint64_t start_ns, uint64_t length_ns);
 struct partition *partition_ref(struct partition *partition);
 void partition_unref(struct partition *partition);
-void partition_unrefp(struct partition **partition);
 
 static inline uint64_t partition_end_ns(const struct partition *partition)
 {
