@@ -8,20 +8,9 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/contract/otlp_table.h"
 #include "base/contract/stack_ends.h"
 #include "proto/wire_append.h"
-
-// Fields of ProfilesDictionary.
-enum table {
-	TABLE_MAPPING = 1,
-	TABLE_LOCATION = 2,
-	TABLE_FUNCTION = 3,
-	TABLE_LINK = 4,
-	TABLE_STRING = 5,
-	TABLE_ATTRIBUTE = 6,
-	TABLE_STACK = 7,
-	TABLE_COUNT,
-};
 
 enum { PAIRS_MAX = 1 << 24, END_NAME_BYTES = 64 };
 
@@ -75,7 +64,7 @@ static int begin(struct otlp_dictionary *dictionary)
 {
 	int rc = string_table_init(&dictionary->strings);
 
-	for (uint32_t table = 1; table < TABLE_COUNT; table++)
+	for (uint32_t table = 1; table < OTLP_TABLES; table++)
 		wire_append_bytes(&dictionary->bytes, table, NULL, 0);
 	dictionary->location_count = dictionary->stack_count = 1;
 	return rc;
@@ -120,7 +109,7 @@ int otlp_dictionary_clear(struct otlp_dictionary *dictionary)
 	return begin(dictionary);
 }
 
-static void append_entry(struct otlp_dictionary *dictionary, enum table table)
+static void append_entry(struct otlp_dictionary *dictionary, enum otlp_table table)
 {
 	wire_append_message(&dictionary->bytes, table, &dictionary->entry);
 }
@@ -134,7 +123,7 @@ int otlp_dictionary_text(struct otlp_dictionary *dictionary, const char *text, u
 
 	// As the table has it: cut, and valid UTF-8.
 	if (!rc && *ret_number == count)
-		wire_append_text(&dictionary->bytes, TABLE_STRING,
+		wire_append_text(&dictionary->bytes, OTLP_STRINGS,
 				 string_table_get(&dictionary->strings, *ret_number));
 	return rc;
 }
@@ -164,7 +153,7 @@ int otlp_dictionary_attribute(struct otlp_dictionary *dictionary, const char *na
 	buffer_clear(&dictionary->entry);
 	wire_append_number(&dictionary->entry, 1, name_number);
 	wire_append_message(&dictionary->entry, 2, &dictionary->part);
-	append_entry(dictionary, TABLE_ATTRIBUTE);
+	append_entry(dictionary, OTLP_ATTRIBUTES);
 	return 0;
 }
 
@@ -180,7 +169,7 @@ static int add_function(struct otlp_dictionary *dictionary, uint32_t name, uint3
 	buffer_clear(&dictionary->entry);
 	wire_append_number(&dictionary->entry, 1, name);
 	wire_append_number(&dictionary->entry, 3, file);
-	append_entry(dictionary, TABLE_FUNCTION);
+	append_entry(dictionary, OTLP_FUNCTIONS);
 	return 0;
 }
 
@@ -212,7 +201,7 @@ static int add_mapping(struct otlp_dictionary *dictionary, const struct location
 	buffer_clear(&dictionary->entry);
 	wire_append_number(&dictionary->entry, 4, file);
 	wire_append_index(&dictionary->entry, 5, attribute);
-	append_entry(dictionary, TABLE_MAPPING);
+	append_entry(dictionary, OTLP_MAPPINGS);
 	return 0;
 }
 
@@ -277,7 +266,7 @@ static int add_location(struct otlp_dictionary *dictionary, uint32_t at)
 	wire_append_number(&dictionary->entry, 2, location->offset);
 	buffer_append(&dictionary->entry, lines.bytes, lines.size);
 	wire_append_index(&dictionary->entry, 4, frame_type);
-	append_entry(dictionary, TABLE_LOCATION);
+	append_entry(dictionary, OTLP_LOCATIONS);
 	dictionary->locations[at] = dictionary->location_count++;
 	return lines.rc;
 }
@@ -298,7 +287,7 @@ static int add_end(struct otlp_dictionary *dictionary, enum stack_end end)
 	wire_append_number(&dictionary->part, 1, function);
 	buffer_clear(&dictionary->entry);
 	wire_append_message(&dictionary->entry, 3, &dictionary->part);
-	append_entry(dictionary, TABLE_LOCATION);
+	append_entry(dictionary, OTLP_LOCATIONS);
 	dictionary->ends[end] = dictionary->location_count++;
 	return 0;
 }
@@ -343,7 +332,7 @@ int otlp_dictionary_stack(struct otlp_dictionary *dictionary, uint32_t position,
 			buffer_append_varint(&dictionary->part, dictionary->ends[end]);
 		buffer_clear(&dictionary->entry);
 		wire_append_message(&dictionary->entry, 1, &dictionary->part);
-		append_entry(dictionary, TABLE_STACK);
+		append_entry(dictionary, OTLP_STACKS);
 		dictionary->stacks[position] = dictionary->stack_count++;
 	}
 	*ret_number = dictionary->stacks[position];

@@ -12,20 +12,9 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
+#include "base/contract/otlp_table.h"
 #include "base/import/otlp_labels.h"
 #include "base/import/wire.h"
-
-// Tables of ProfilesDictionary, by field number.
-enum table {
-	TABLE_MAPPING = 1,
-	TABLE_LOCATION = 2,
-	TABLE_FUNCTION = 3,
-	TABLE_LINK = 4,
-	TABLE_STRING = 5,
-	TABLE_ATTRIBUTE = 6,
-	TABLE_STACK = 7,
-	TABLE_COUNT,
-};
 
 enum { VALUE_TEXT_BYTES = 32, TYPE_TEXT_BYTES = PROFILE_TYPE_PART_BYTES };
 
@@ -40,8 +29,8 @@ struct number_list {
 struct otlp {
 	struct importer *importer;
 	struct error *err;
-	struct wire_text *tables[TABLE_COUNT];
-	uint32_t counts[TABLE_COUNT];
+	struct wire_text *tables[OTLP_TABLES];
+	uint32_t counts[OTLP_TABLES];
 	uint32_t *numbers;   // by string: the importer's; NONE: not used yet
 	uint32_t *locations; // by location
 	uint32_t *stacks;    // by stack
@@ -54,7 +43,7 @@ struct otlp {
 
 static void otlp_deinit(struct otlp *otlp)
 {
-	for (int i = 0; i < TABLE_COUNT; i++)
+	for (int i = 0; i < OTLP_TABLES; i++)
 		free(otlp->tables[i]);
 	free(otlp->numbers);
 	free(otlp->locations);
@@ -78,7 +67,7 @@ static int out_of(struct otlp *otlp, int rc, const char *what)
 	return import_failed(rc, otlp->err, where);
 }
 
-static int no_entry(struct otlp *otlp, const char *field, uint64_t index, enum table table)
+static int no_entry(struct otlp *otlp, const char *field, uint64_t index, enum otlp_table table)
 {
 	return error_set(otlp->err, -EBADMSG,
 			 "OTLP: %s: %" PRId64 " is not below the %u entries of its table", field,
@@ -100,18 +89,18 @@ static int allocate(struct otlp *otlp)
 {
 	int rc = 0;
 
-	for (int i = 1; i < TABLE_COUNT && !rc; i++)
+	for (int i = 1; i < OTLP_TABLES && !rc; i++)
 		rc = array_allocate(&otlp->tables[i], otlp->counts[i], sizeof(**otlp->tables));
 	if (!rc)
-		rc = allocate_numbers(&otlp->numbers, otlp->counts[TABLE_STRING]);
+		rc = allocate_numbers(&otlp->numbers, otlp->counts[OTLP_STRINGS]);
 	if (!rc)
-		rc = allocate_numbers(&otlp->locations, otlp->counts[TABLE_LOCATION]);
+		rc = allocate_numbers(&otlp->locations, otlp->counts[OTLP_LOCATIONS]);
 	if (!rc)
-		rc = allocate_numbers(&otlp->stacks, otlp->counts[TABLE_STACK]);
+		rc = allocate_numbers(&otlp->stacks, otlp->counts[OTLP_STACKS]);
 	if (!rc)
-		rc = allocate_numbers(&otlp->series, otlp->counts[TABLE_ATTRIBUTE] + 1);
+		rc = allocate_numbers(&otlp->series, otlp->counts[OTLP_ATTRIBUTES] + 1);
 	if (!rc)
-		rc = allocate_numbers(&otlp->marks, otlp->counts[TABLE_ATTRIBUTE] + 1);
+		rc = allocate_numbers(&otlp->marks, otlp->counts[OTLP_ATTRIBUTES] + 1);
 	return rc ? out_of(otlp, rc, "dictionary") : 0;
 }
 
@@ -121,7 +110,7 @@ static int index_dictionary(struct otlp *otlp, const struct wire_field *message)
 	struct wire_field field;
 
 	while (wire_next(&reader, &field)) {
-		if (field.number >= TABLE_COUNT)
+		if (field.number >= OTLP_TABLES)
 			continue;
 		if (field.type != WIRE_BYTES)
 			return malformed(otlp, "dictionary");
@@ -135,7 +124,7 @@ static int index_dictionary(struct otlp *otlp, const struct wire_field *message)
 	memset(otlp->counts, 0, sizeof(otlp->counts));
 	reader = wire_message(message);
 	while (wire_next(&reader, &field))
-		if (field.number < TABLE_COUNT)
+		if (field.number < OTLP_TABLES)
 			otlp->tables[field.number][otlp->counts[field.number]++] =
 				wire_string(&field);
 	return 0;
@@ -170,7 +159,7 @@ static int read_dictionary(struct otlp *otlp, const void *bytes, size_t size)
 
 static struct wire_text string_at(const struct otlp *otlp, uint64_t index)
 {
-	return index < otlp->counts[TABLE_STRING] ? otlp->tables[TABLE_STRING][index]
+	return index < otlp->counts[OTLP_STRINGS] ? otlp->tables[OTLP_STRINGS][index]
 						  : (struct wire_text){ "", 0 };
 }
 
@@ -185,10 +174,10 @@ static int number_of(struct otlp *otlp, uint64_t index, const char *field, uint3
 		*ret_number = 0;
 		return 0;
 	}
-	if (index >= otlp->counts[TABLE_STRING])
-		return no_entry(otlp, field, index, TABLE_STRING);
+	if (index >= otlp->counts[OTLP_STRINGS])
+		return no_entry(otlp, field, index, OTLP_STRINGS);
 	if (otlp->numbers[index] == NONE) {
-		struct wire_text text = otlp->tables[TABLE_STRING][index];
+		struct wire_text text = otlp->tables[OTLP_STRINGS][index];
 		int rc = import_string(otlp->importer, text.at, text.size, &otlp->numbers[index]);
 
 		if (rc)
@@ -252,9 +241,9 @@ static bool read_attribute(const struct otlp *otlp, struct reader reader,
 
 static int attribute_at(struct otlp *otlp, uint64_t index, struct attribute *ret_attribute)
 {
-	if (index >= otlp->counts[TABLE_ATTRIBUTE])
-		return no_entry(otlp, "attribute_indices", index, TABLE_ATTRIBUTE);
-	struct wire_text entry = otlp->tables[TABLE_ATTRIBUTE][index];
+	if (index >= otlp->counts[OTLP_ATTRIBUTES])
+		return no_entry(otlp, "attribute_indices", index, OTLP_ATTRIBUTES);
+	struct wire_text entry = otlp->tables[OTLP_ATTRIBUTES][index];
 	if (!read_attribute(otlp, wire_reader(entry.at, entry.size), ret_attribute))
 		return malformed(otlp, "attribute_table");
 	ret_attribute->index = index;
@@ -311,9 +300,9 @@ static int read_build_id(struct otlp *otlp, void *context, const struct attribut
 
 static int read_mapping(struct otlp *otlp, uint64_t index, struct mapping *ret_mapping)
 {
-	if (index >= otlp->counts[TABLE_MAPPING])
-		return no_entry(otlp, "location.mapping_index", index, TABLE_MAPPING);
-	struct wire_text entry = otlp->tables[TABLE_MAPPING][index];
+	if (index >= otlp->counts[OTLP_MAPPINGS])
+		return no_entry(otlp, "location.mapping_index", index, OTLP_MAPPINGS);
+	struct wire_text entry = otlp->tables[OTLP_MAPPINGS][index];
 	struct reader reader = wire_reader(entry.at, entry.size);
 	struct wire_field field;
 	int rc = 0;
@@ -335,9 +324,9 @@ static int read_mapping(struct otlp *otlp, uint64_t index, struct mapping *ret_m
 
 static int read_function(struct otlp *otlp, uint64_t index, struct line *line)
 {
-	if (index >= otlp->counts[TABLE_FUNCTION])
-		return no_entry(otlp, "line.function_index", index, TABLE_FUNCTION);
-	struct wire_text entry = otlp->tables[TABLE_FUNCTION][index];
+	if (index >= otlp->counts[OTLP_FUNCTIONS])
+		return no_entry(otlp, "line.function_index", index, OTLP_FUNCTIONS);
+	struct wire_text entry = otlp->tables[OTLP_FUNCTIONS][index];
 	struct reader reader = wire_reader(entry.at, entry.size);
 	uint64_t name = 0, system_name = 0, file = 0;
 	struct wire_field field;
@@ -406,7 +395,7 @@ static uint64_t file_offset(const struct mapping *mapping, uint64_t address)
 
 static int add_location(struct otlp *otlp, uint64_t index)
 {
-	struct wire_text entry = otlp->tables[TABLE_LOCATION][index];
+	struct wire_text entry = otlp->tables[OTLP_LOCATIONS][index];
 	struct reader reader = wire_reader(entry.at, entry.size);
 	struct location frame = { .kind = FRAME_KIND_UNKNOWN };
 	struct line lines[LOCATION_LINES_MAX];
@@ -446,7 +435,7 @@ static int add_location(struct otlp *otlp, uint64_t index)
 
 static int add_stack(struct otlp *otlp, uint64_t index)
 {
-	struct wire_text entry = otlp->tables[TABLE_STACK][index];
+	struct wire_text entry = otlp->tables[OTLP_STACKS][index];
 	struct reader reader = wire_reader(entry.at, entry.size);
 	uint32_t locations[STACK_FRAMES_MAX];
 	struct wire_field field;
@@ -461,8 +450,8 @@ static int add_stack(struct otlp *otlp, uint64_t index)
 		if (field.number != 1)
 			continue;
 		while (!rc && wire_next_number(&field, &numbers, &is_first, &at)) {
-			if (at >= otlp->counts[TABLE_LOCATION])
-				return no_entry(otlp, "stack.location_indices", at, TABLE_LOCATION);
+			if (at >= otlp->counts[OTLP_LOCATIONS])
+				return no_entry(otlp, "stack.location_indices", at, OTLP_LOCATIONS);
 			if (count++ >= STACK_FRAMES_MAX)
 				continue;
 			if (otlp->locations[at] == NONE)
@@ -482,8 +471,8 @@ static int add_stack(struct otlp *otlp, uint64_t index)
 
 static int stack_at(struct otlp *otlp, uint64_t index, uint32_t *ret_stack)
 {
-	if (index >= otlp->counts[TABLE_STACK])
-		return no_entry(otlp, "sample.stack_index", index, TABLE_STACK);
+	if (index >= otlp->counts[OTLP_STACKS])
+		return no_entry(otlp, "sample.stack_index", index, OTLP_STACKS);
 	if (otlp->stacks[index] == NONE) {
 		int rc = add_stack(otlp, index);
 		if (rc)
