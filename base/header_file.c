@@ -2,11 +2,9 @@
 #include "base/header_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/secret_file.h"
@@ -22,17 +20,11 @@ void header_list_deinit(struct header_list *list)
 /** @bytes has room for one byte more than is read, for a NUL. */
 static int read_bytes(const char *path, char bytes[HEADER_FILE_BYTES_MAX], struct error *err)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	size_t size = 0;
-	ssize_t got = 0;
+	size_t size;
+	int rc = secret_file_read_bytes(path, "headers", bytes, HEADER_FILE_BYTES_MAX, &size, err);
 
-	if (fd < 0)
-		return error_errno(err, -errno, "%s: cannot read the headers", path);
-	while (size < HEADER_FILE_BYTES_MAX &&
-	       (got = read(fd, bytes + size, HEADER_FILE_BYTES_MAX - size)) > 0)
-		size += (size_t)got;
-	if (got < 0)
-		return error_errno(err, -errno, "%s: cannot read the headers", path);
+	if (rc)
+		return rc;
 	if (size == HEADER_FILE_BYTES_MAX)
 		return error_set(err, -EINVAL, "%s: longer than %d bytes", path,
 				 HEADER_FILE_BYTES_MAX - 1);

@@ -31,19 +31,29 @@ static int check(char *secret, const char *path, struct error *err)
 	return 0;
 }
 
-int secret_file_read(const char *path, char ret_secret[SECRET_BYTES_MAX], struct error *err)
+int secret_file_read_bytes(const char *path, const char *what, char *bytes, size_t size_max,
+			   size_t *ret_size, struct error *err)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	char bytes[SECRET_BYTES_MAX + 1] = "";
 	size_t size = 0;
 	ssize_t got = 0;
 
 	if (fd < 0)
-		return error_errno(err, -errno, "%s: cannot read the token", path);
-	while (size < SECRET_BYTES_MAX &&
-	       (got = read(fd, bytes + size, SECRET_BYTES_MAX - size)) > 0)
+		return error_errno(err, -errno, "%s: cannot read the %s", path, what);
+	while (size < size_max && (got = read(fd, bytes + size, size_max - size)) > 0)
 		size += (size_t)got;
-	int rc = got < 0 ? error_errno(err, -errno, "%s: cannot read the token", path) : 0;
+	if (got < 0)
+		return error_errno(err, -errno, "%s: cannot read the %s", path, what);
+	*ret_size = size;
+	return 0;
+}
+
+int secret_file_read(const char *path, char ret_secret[SECRET_BYTES_MAX], struct error *err)
+{
+	char bytes[SECRET_BYTES_MAX + 1] = "";
+	size_t size;
+	int rc = secret_file_read_bytes(path, "token", bytes, SECRET_BYTES_MAX, &size, err);
+
 	if (!rc && size == SECRET_BYTES_MAX)
 		rc = error_set(err, -EINVAL, "%s: longer than %d bytes; a token is one line", path,
 			       SECRET_BYTES_MAX - 1);

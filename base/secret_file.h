@@ -9,6 +9,13 @@
 enum { SECRET_BYTES_MAX = 4096 }; // a token of an identity provider has some 2 KiB
 
 /**
+ * Read the beginning of @path, @size_max bytes at most, into @bytes, for what @what names in messages. Returns 0, with
+ * *ret_size equal to @size_max if there may be more; -errno.
+ */
+int secret_file_read_bytes(const char *path, const char *what, char *bytes, size_t size_max,
+			   size_t *ret_size, struct error *err);
+
+/**
  * Read the first line of @path, without blanks around it. Returns 0; -EINVAL (empty, longer than
  * SECRET_BYTES_MAX, or bytes that no header carries); -errno. @err never has the content.
  */
