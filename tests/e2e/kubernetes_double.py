@@ -13,6 +13,7 @@ from certificates import Authority
 from fleet import free_port
 
 TICK_S = 0.05
+TOKEN_OVERLAP_S = 1  # between reading the token and the request's arrival
 
 
 def new_id():
@@ -72,7 +73,8 @@ class ApiServerDouble:
         credentials.mkdir()
         (credentials / "ca.crt").write_text(pathlib.Path(authority.crt).read_text())
         self.token_file = credentials / "token"
-        self.rotate_token()
+        self.tokens = set()
+        self._write_token()
         self.port = free_port()
         self.flags = ["--kubernetes", f"https://localhost:{self.port}", "--node", "n1",
                       "--kubernetes-credentials", str(credentials)]
@@ -113,9 +115,18 @@ class ApiServerDouble:
     # ---- what tests do
 
     def rotate_token(self):
-        """The kubelet replaces it on disk; the old one is no longer good."""
-        self.token = f"token-{uuid.uuid4().hex}"
-        self.token_file.write_text(self.token)
+        """The kubelet replaces it on disk. Returns once the old one is good no longer: a request on its way may have it."""
+        old = set(self.tokens)
+        self._write_token()
+        time.sleep(TOKEN_OVERLAP_S)
+        self.tokens -= old
+
+    def _write_token(self):
+        token = f"token-{uuid.uuid4().hex}"
+        self.tokens.add(token)
+        new = self.token_file.with_suffix(".new")
+        new.write_text(token)
+        new.rename(self.token_file)
 
     def put(self, new):
         with self.lock:
@@ -156,7 +167,7 @@ class ApiServerDouble:
         url = urllib.parse.urlsplit(handler.path)
         query = {name: values[0] for name, values in urllib.parse.parse_qs(url.query).items()}
         handler.close_connection = True
-        if handler.headers.get("Authorization") != f"Bearer {self.token}":
+        if handler.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens:
             self.unauthorized += 1
             self._send(handler, 401, b"{}")
         elif url.path == "/api/v1/nodes/n1":

@@ -8,21 +8,19 @@ import signal
 import threading
 
 
-def add_up(rounds):
-    total = 0
-    for number in range(rounds):
-        total += number
-    return total
+# Each call holds the GIL for some 20 ms: who waits for it has long been asleep when it is released, and has a waker. If the owner let go
+# at once, as between bytecodes, the other thread might not have slept yet.
+NUMBERS = range(1_000_000)
 
 
 def first_counts():
     while True:
-        add_up(20000)
+        sum(NUMBERS)
 
 
 def second_counts():
     while True:
-        add_up(20000)
+        sum(NUMBERS)
 
 
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

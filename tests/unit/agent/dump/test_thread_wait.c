@@ -242,9 +242,14 @@ struct looked_at {
 	struct thread_wait wait;
 };
 
-/* Until it blocks in a call; of a child that has another thread, until that one does, too. */
+/*
+ * Until it blocks in a call; of a child that has another thread, until that one does, too. Twice in a row: threads are read
+ * one after the other, and the first may have been woken by the second meanwhile.
+ */
 static bool read_blocked(pid_t pid, uint32_t threads, struct looked_at *ret_looked)
 {
+	bool was_blocked = false;
+
 	for (int i = 0; i < WAIT_MS; i++, sleep_ms(1)) {
 		if (proc_open(pid, &ret_looked->proc))
 			return false;
@@ -254,8 +259,9 @@ static bool read_blocked(pid_t pid, uint32_t threads, struct looked_at *ret_look
 		for (uint32_t t = 0; blocked && t < threads; t++)
 			blocked = ret_looked->list.threads[t].state == 'S' &&
 				  ret_looked->list.threads[t].has_registers;
-		if (blocked)
+		if (blocked && was_blocked)
 			return true;
+		was_blocked = blocked;
 		thread_list_deinit(&ret_looked->list);
 		proc_close(&ret_looked->proc);
 	}
