@@ -73,6 +73,7 @@ struct collector {
 	struct access *access;
 	struct audit *audit; // NULL: none
 	uint64_t certificate_logged_s;
+	uint64_t tls_logged_ns, access_logged_ns; // failures to read what has changed
 	struct receiver *receiver;
 	struct backup_service backups;
 	struct debuginfod *debuginfod;
@@ -523,8 +524,7 @@ static void report_symbolizer(struct collector *collector)
 	    (collector->symbols_logged_ns &&
 	     now_ns - collector->symbols_logged_ns < REPEATED_LOG_S * NS_PER_SECOND))
 		return;
-	log_warn("debug files: not read: %s; its frames stay without names; the collector goes on",
-		 err.text);
+	log_warn("debug files: not read: %s; its frames stay without names; the collector goes on", err.text);
 	collector->symbols_logged_ns = now_ns;
 }
 
@@ -542,10 +542,21 @@ static void report_launcher(struct collector *collector)
 		 restarts);
 }
 
+/** Is it time for a line about what fails every second? Damaged files fail once per change: each is logged. */
+static bool may_log(int rc, uint64_t *logged_ns)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (rc != -EINVAL && *logged_ns &&
+	    ns_between(*logged_ns, now_ns) < REPEATED_LOG_S * NS_PER_SECOND)
+		return false;
+	*logged_ns = now_ns;
+	return true;
+}
+
 static void maintain(struct collector *collector, uint64_t *logged_ns)
 {
 	struct error err = { 0 };
-	uint64_t now_ns = clock_monotonic_ns();
 	int rc = store_maintain(collector->store, clock_realtime_ns(), &err);
 	report_clock(collector);
 	report_symbolizer(collector);
@@ -553,10 +564,8 @@ static void maintain(struct collector *collector, uint64_t *logged_ns)
 	if (!rc)
 		return;
 	metrics_add(&collector->metrics, METRIC_MAINTENANCE_ERRORS, 1);
-	if (*logged_ns && now_ns - *logged_ns < REPEATED_LOG_S * NS_PER_SECOND)
-		return;
-	log_error("collector: maintenance failed: %s; retrying every second", err.text);
-	*logged_ns = now_ns;
+	if (may_log(0, logged_ns))
+		log_error("collector: maintenance failed: %s; retrying every second", err.text);
 }
 
 static void log_certificate(struct collector *collector)
@@ -580,20 +589,24 @@ static void log_certificate(struct collector *collector)
 			(unsigned long long)(expires_s - now_s) / 3600);
 }
 
-/** Read changed certificates and credentials. What was read before stays in force if they are damaged. */
+/** Read changed certificates and credentials. What was read before stays in force if that fails. */
 static void refresh_credentials(struct collector *collector)
 {
 	struct error err = { 0 };
 	int rc = collector->tls ? tls_server_refresh(collector->tls, &err) : 0;
 
-	if (rc < 0)
-		log_error("collector: certificates not reloaded: %s; the old ones stay", err.text);
-	else if (rc)
+	if (rc < 0 && may_log(rc, &collector->tls_logged_ns))
+		log_error("collector: certificates not reloaded: %s; the old ones stay in force, "
+			  "revoked certificates are still accepted; mend the file",
+			  err.text);
+	else if (rc > 0)
 		log_info("collector: certificates reloaded");
 	rc = access_refresh(collector->access, &err);
-	if (rc < 0)
-		log_error("collector: credentials not reloaded: %s; the old ones stay", err.text);
-	else if (rc)
+	if (rc < 0 && may_log(rc, &collector->access_logged_ns))
+		log_error("collector: credentials not reloaded: %s; the old ones stay in force, "
+			  "revoked tokens are still accepted; mend the file",
+			  err.text);
+	else if (rc > 0)
 		log_info("collector: credentials reloaded from %s", collector->options.access);
 	if (collector->tls)
 		log_certificate(collector);

@@ -165,12 +165,16 @@ static int load_trust(struct tls_server *server, struct material *material, stru
 static int load(struct tls_server *server, struct error *err)
 {
 	_cleanup_(material_deinit) struct material material = { 0 };
+	struct file_version versions[FILE_COUNT];
 
 	for (int i = 0; i < FILE_COUNT; i++)
-		server->versions[i] = file_version_of(server->paths[i]);
+		versions[i] = file_version_of(server->paths[i]);
 	int rc = load_key_pair(server, &material, err);
 	if (!rc)
 		rc = load_trust(server, &material, err);
+	// Damaged files are read again when somebody changes them; whatever else failed may pass by itself.
+	if (!rc || rc == -EINVAL)
+		memcpy(server->versions, versions, sizeof(versions));
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&server->lock);

@@ -118,9 +118,12 @@ static bool is_proxy(const struct access *access, const char *address)
 static int read_lines(struct access *access, struct error *err)
 {
 	struct access_file file = { 0 };
-
-	access->version = file_version_of(access->path);
+	struct file_version version = file_version_of(access->path);
 	int rc = access_file_read(access->path, &file, err);
+
+	// A bad line is read again when somebody changes it; whatever else failed may pass by itself.
+	if (!rc || rc == -EINVAL)
+		access->version = version;
 	if (rc)
 		return rc;
 	pthread_rwlock_wrlock(&access->lock);

@@ -37,7 +37,8 @@ void access_close(struct access *access);
 
 /**
  * Read the file if it has changed; about once a second, on one thread. A damaged file leaves the old
- * lines in force. Returns whether it was read, or a negative errno with @err, once per change.
+ * lines in force. Returns whether it was read, or a negative errno with @err: for a bad line once per
+ * change (-EINVAL), otherwise until the file can be read.
  */
 int access_refresh(struct access *access, struct error *err);
 

@@ -204,7 +204,7 @@ static int add_line(struct access_file *file, char *line, struct error *err)
 	if (count != 4)
 		return error_set(err, -EINVAL, "expected NAME ROLES TENANT CREDENTIAL");
 	if (file->count == ACCESS_ENTRIES_MAX)
-		return error_set(err, -E2BIG, "more than %d lines; use a pattern (*.example)",
+		return error_set(err, -EINVAL, "more than %d lines; use a pattern (*.example)",
 				 ACCESS_ENTRIES_MAX);
 	if (file->count == file->capacity) {
 		uint32_t capacity = file->capacity ? 2 * file->capacity : 16;

@@ -3,6 +3,7 @@
 #include "tests/unit/collector/access/access_fixture.h"
 
 #include <gnutls/gnutls.h>
+#include <sys/resource.h>
 
 struct fixture {
 	struct access_folder folder;
@@ -239,9 +240,30 @@ TEST(a_changed_file_is_in_force)
 	close_fixture(&f);
 }
 
+TEST(reads_an_unchanged_file_after_a_passing_error)
+{
+	struct fixture f;
+	struct rlimit limit, none;
+
+	open_fixture(&f);
+	struct access_request reader = { .authorization = f.reader.authorization };
+	access_folder_write(&f.folder, f.agent.line);
+	assert_int_equal(0, getrlimit(RLIMIT_NOFILE, &limit));
+	none = (struct rlimit){ 0, limit.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &none);
+	int first = access_refresh(f.access, NULL), second = access_refresh(f.access, NULL);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	EXPECT_EQ(-EMFILE, first, "no descriptor");
+	EXPECT_EQ(-EMFILE, second, "still none");
+	EXPECT_EQ(1, access_refresh(f.access, NULL), "read, though unchanged since");
+	EXPECT_STR("", who(&f, &reader), "its line is gone");
+	close_fixture(&f);
+}
+
 RUN_TESTS(cmocka_unit_test(without_a_file_everybody_is_local),
 	  cmocka_unit_test(a_token_is_an_identity), cmocka_unit_test(a_token_is_a_password_too),
 	  cmocka_unit_test(a_wrong_credential_falls_back_to_none),
 	  cmocka_unit_test(only_the_proxy_names_persons),
 	  cmocka_unit_test(refuses_proxies_that_are_everybody),
-	  cmocka_unit_test(a_changed_file_is_in_force))
+	  cmocka_unit_test(a_changed_file_is_in_force),
+	  cmocka_unit_test(reads_an_unchanged_file_after_a_passing_error))
