@@ -199,7 +199,8 @@ void store_close(struct store *store);
 /**
  * Store a batch, whole or not at all. It is durable (survives kill -9 and power loss) when 0 is
  * returned and unknown_stack_count is 0. Stacks that neither @profile defines nor the store knows
- * are in the result, and nothing is stored. An interval is cut at the end of its minute of Unix time
+ * are in the result, and nothing is stored. Of a batch without one accepted row nothing is recorded: it
+ * may come again, as after a longer retention. An interval is cut at the end of its minute of Unix time
  * and keeps its value. Errors: -EINVAL (the profile's time is absurd), -EIO, -ENOSPC, -ENOMEM;
  * -EAGAIN: rows lie outside of the accepted range, but the store doubts its own clock.
  */

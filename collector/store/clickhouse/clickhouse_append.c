@@ -484,14 +484,13 @@ static void note_known(struct append *append)
 
 // ---- the batch ------------------------------------------------------------------------------------
 
-static int store_batch(struct append *append, const struct store_batch_id *batch,
-		       struct store_append_result *result, struct error *err)
+/** Insert what place_samples() accepted; stacks that nobody defined go to @result instead. */
+static int insert(struct append *append, const struct store_batch_id *batch,
+		  struct store_append_result *result, struct error *err)
 {
 	struct clickhouse_counters *counters = &append->store->counters;
-	int rc = place_samples(append, err);
+	int rc = encode(append, batch, err);
 
-	if (!rc)
-		rc = encode(append, batch, err);
 	if (rc)
 		return rc;
 	if (append->unknown_count) {
@@ -508,6 +507,21 @@ static int store_batch(struct append *append, const struct store_batch_id *batch
 	set_agent(append->store, batch); // without memory for it the servers are asked again
 	counters->batches++;
 	counters->rows += append->sample_count;
+	return 0;
+}
+
+static int store_batch(struct append *append, const struct store_batch_id *batch,
+		       struct store_append_result *result, struct error *err)
+{
+	struct clickhouse_counters *counters = &append->store->counters;
+	int rc = place_samples(append, err);
+
+	// Not one row is accepted: nothing is recorded that would make the batch a duplicate.
+	bool is_refused = append->profile->sample_count && !append->sample_count;
+	if (!rc && !is_refused)
+		rc = insert(append, batch, result, err);
+	if (rc || result->unknown_stack_count)
+		return rc;
 	counters->late += append->late;
 	counters->future += append->future;
 	result->rows_late = append->late;

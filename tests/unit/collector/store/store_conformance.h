@@ -372,9 +372,31 @@ TEST(drops_and_counts_late_and_future_rows)
 	EXPECT_EQ(1, stats.rows_late_dropped, "late");
 	EXPECT_EQ(2, stats.rows_future_dropped, "future");
 
-	profile = test_profile(); // nothing is left, and still it is acknowledged
+	profile = test_profile(); // nothing is left: the agent goes on
 	add_text(profile, "service=a", 0, "main;old", 1);
 	append_profile(scene.store, 1, 2, profile);
+	scene_end(&scene);
+}
+
+TEST(a_refused_batch_is_no_duplicate)
+{
+	struct scene scene;
+	struct store_stats stats;
+	struct dump dump;
+	const uint64_t hour = 3600 * NS_PER_SECOND, time_ns = clock_realtime_ns() - 3 * hour;
+
+	scene_begin(&scene, (struct store_options){ .retention_ns = 2 * hour });
+	for (int i = 0; i < 2; i++)
+		append_text(scene.store, 1, 1, "service=a", time_ns, "main;old", 1);
+	store_read_stats(scene.store, &stats);
+	EXPECT_EQ(2, stats.rows_late_dropped, "late");
+	EXPECT_EQ(0, stats.batches_appended, "stored");
+	scene.options.retention_ns = 6 * hour;
+	scene_reopen(&scene);
+	append_text(scene.store, 1, 1, "service=a", time_ns, "main;old", 1);
+	dump_store(scene.store, "{}", all_time, SCAN_SUMS, &dump);
+	EXPECT_EQ(1, dump.count, "the same batch, after --retention was raised");
+	dump_deinit(&dump);
 	scene_end(&scene);
 }
 
@@ -657,6 +679,7 @@ TEST(appends_queries_and_maintenance_run_concurrently)
 		cmocka_unit_test(an_empty_stack_is_the_root),                            \
 		cmocka_unit_test(names_may_arrive_after_their_locations),                \
 		cmocka_unit_test(drops_and_counts_late_and_future_rows),                 \
+		cmocka_unit_test(a_refused_batch_is_no_duplicate),                       \
 		cmocka_unit_test(refuses_absurd_batches_by_field),                       \
 		cmocka_unit_test(selectors_select_series),                               \
 		cmocka_unit_test(selects_series_by_type),                                \
