@@ -34,12 +34,13 @@ static const struct {
 	       "Rows stored since start: a row is the time of one stack of one series in a time "
 	       "slot."),
 	FIGURE("batches_appended_total", "counter", batches_appended,
-	       "Batches stored since start."),
+	       "Batches of agents and pushes written since start."),
 	FIGURE("batches_duplicate_total", "counter", batches_duplicate,
 	       "Batches acknowledged again without storing them: an acknowledgement was lost."),
 	FIGURE("rows_late_dropped_total", "counter", rows_late_dropped,
-	       "Rows refused: older than the retention; the agent counts and logs them. Raise "
-	       "--retention, or check the agents' clocks."),
+	       "Rows refused: older than --retention. Agents count and log theirs, pushes are "
+	       "answered so. Raise --retention, or check the senders' clocks; after an outage they "
+	       "come from full spools."),
 	FIGURE("rows_future_dropped_total", "counter", rows_future_dropped,
 	       "Rows refused: more than an hour ahead of the collector's clock; the agent counts "
 	       "and logs them. Check the clocks."),
@@ -107,10 +108,17 @@ static const struct {
 	       "shown. If it stays above 0 for long, the hour is damaged: run cairn-collector "
 	       "--check."),
 	FIGURE("disk_free_bytes", "gauge", disk_free_bytes, "Bytes free on the disk of --data."),
-	FIGURE("agents", "gauge", agents, "Starts of agents whose last sequence is stored."),
+	FIGURE("agents", "gauge", agents,
+	       "Starts of agents whose last acknowledged batch is known, for a week each."),
 	FIGURE("agents_evicted_total", "counter", agents_evicted,
-	       "Starts of agents whose last sequence was evicted: the table is full, and their "
-	       "identity has the most. Look for agents that restart in a loop."),
+	       "Starts of agents evicted from the table of acknowledged batches (128 Ki): a batch "
+	       "that such an agent repeats counts twice. Check for agents that restart in a loop."),
+	FIGURE("pushes", "gauge", pushes,
+	       "Acknowledged pushes that are known, for a week each: the same body counts once."),
+	FIGURE("pushes_evicted_total", "counter", pushes_evicted,
+	       "Pushes evicted from the table of acknowledged batches, which was full and half "
+	       "theirs: the same body counts again. Nothing to do unless clients retry hours "
+	       "later."),
 #undef FIGURE
 };
 

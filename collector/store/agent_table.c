@@ -32,6 +32,11 @@ static uint64_t hash_of(struct id128 identity, struct id128 agent, struct id128 
 	return hash64_of(words, sizeof(words));
 }
 
+static bool is_push(const struct agent_entry *entry)
+{
+	return id128_equal(entry->agent, entry->boot);
+}
+
 static uint64_t entry_hash(const struct agent_entry *entry)
 {
 	return hash_of(entry->identity, entry->agent, entry->boot);
@@ -150,6 +155,7 @@ static void remove_entry(struct agent_table *table, uint32_t at)
 	struct id128 id = table->entries[at].identity;
 	uint32_t last = table->count - 1;
 
+	table->pushes -= is_push(&table->entries[at]);
 	unlink_entry(table, at);
 	hash_table_remove(&table->index, entry_hash(&table->entries[at]), at);
 	if (at != last) {
@@ -169,16 +175,17 @@ static void remove_entry(struct agent_table *table, uint32_t at)
 		remove_identity(table, owner);
 }
 
-/** The oldest entry of the identity that has the most, and of these the one seen longest ago. */
-static uint32_t choose_evicted(const struct agent_table *table)
+/** Of pushes or of agents the oldest entry of the identity that has the most, and of these the one seen longest ago. */
+static uint32_t choose_of(const struct agent_table *table, bool pushes)
 {
 	uint32_t chosen = HASH_TABLE_NONE, count = 0;
 
 	for (uint32_t i = 0; i < table->identity_count; i++) {
 		const struct agent_identity *identity = &table->identities[i];
-		uint64_t turn = table->entries[identity->oldest].turn;
+		const struct agent_entry *oldest = &table->entries[identity->oldest];
+		uint64_t turn = oldest->turn;
 
-		if (turn == table->turn || identity->count < count)
+		if (turn == table->turn || identity->count < count || is_push(oldest) != pushes)
 			continue;
 		if (identity->count > count || turn < table->entries[chosen].turn) {
 			chosen = identity->oldest;
@@ -186,6 +193,15 @@ static uint32_t choose_evicted(const struct agent_table *table)
 		}
 	}
 	return chosen;
+}
+
+/** Who would have more than half of the table with one entry more, a push or not, loses one. */
+static uint32_t choose_evicted(const struct agent_table *table, bool adds_push)
+{
+	bool pushes = table->pushes + adds_push > table->count / 2;
+	uint32_t chosen = choose_of(table, pushes);
+
+	return chosen == HASH_TABLE_NONE ? choose_of(table, !pushes) : chosen;
 }
 
 static int add(struct agent_table *table, const struct store_batch_id *batch, uint64_t seen_ns)
@@ -212,6 +228,7 @@ static int add(struct agent_table *table, const struct store_batch_id *batch, ui
 		return rc;
 	}
 	table->count++;
+	table->pushes += store_batch_is_push(batch);
 	link_entry(table, at);
 	return 0;
 }
@@ -239,13 +256,14 @@ int agent_table_reserve(struct agent_table *table, const struct store_batch_id *
 		return 0;
 	}
 	if (is_full(table)) {
-		uint32_t evicted = choose_evicted(table);
+		uint32_t evicted = choose_evicted(table, store_batch_is_push(batch));
 
 		if (evicted == HASH_TABLE_NONE)
 			return -E2BIG;
+		bool push = is_push(&table->entries[evicted]);
 		removed(context, &table->entries[evicted]);
 		remove_entry(table, evicted);
-		table->evicted++;
+		*(push ? &table->evicted_pushes : &table->evicted) += 1;
 	}
 	empty.sequence = 0;
 	return add(table, &empty, now_ns);

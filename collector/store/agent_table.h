@@ -3,7 +3,9 @@
 //
 // An entry belongs to whoever sent the batch (store_batch_id.identity), so nobody can acknowledge in
 // another's name. A full table evicts the oldest entry of the identity that has the most: who fills it
-// with invented starts loses its own, and a new agent is always accepted. One thread at a time.
+// with invented starts loses its own, and a new agent is always accepted. Each push is an entry, too:
+// only pushes are evicted while they have more than half of the table, otherwise only agents.
+// One thread at a time.
 #pragma once
 
 #include <stdint.h>
@@ -42,9 +44,10 @@ struct agent_table {
 	struct agent_identity *identities;
 	uint32_t count, capacity;
 	uint32_t identity_count, identity_capacity;
-	uint32_t count_max; // 0: AGENTS_MAX
-	uint64_t turn;      // counts writes: what was seen in this one is not evicted
-	uint64_t evicted;
+	uint32_t count_max;               // 0: AGENTS_MAX
+	uint32_t pushes;                  // of count
+	uint64_t turn;                    // counts writes: what was seen in this one is not evicted
+	uint64_t evicted, evicted_pushes; // agents' starts; pushes
 	struct hash_table index, identity_index;
 };
 

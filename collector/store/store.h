@@ -23,7 +23,7 @@ struct store;
 
 struct store_batch_id {
 	struct id128 agent;
-	struct id128 boot;
+	struct id128 boot; // of a push: equal to agent
 	uint64_t sequence;
 	// Of whoever sent it, never from the message: a hash of the credential, or of the peer's
 	// address. A batch is a duplicate only of the same identity's.
@@ -31,6 +31,12 @@ struct store_batch_id {
 	// Whose clock it is, never from the message either: a hash of the credential and the peer's address.
 	struct id128 clock;
 };
+
+/** Is the batch a push of another profiler? Then its id is a hash of its content, and no other batch follows it. */
+static inline bool store_batch_is_push(const struct store_batch_id *batch)
+{
+	return id128_equal(batch->agent, batch->boot);
+}
 
 /** Where a store reads its clocks: tests have their own. */
 struct store_clock {
@@ -153,11 +159,11 @@ struct store_stats {
 	uint64_t rows_series_dropped;  // the partition's limit on series was reached
 	uint64_t
 		stacks_dropped; // the partition's limit on stacks was reached: their values count as lost
-	uint64_t agents;        // entries in the table of acknowledged sequences
-	uint64_t agents_evicted;     // from it, by newer ones of the same identity
-	uint64_t batches_refused;    // while the disk was full or failed
-	uint64_t partitions_dropped; // the oldest, for room on the disk
-	uint64_t write_failures;     // each closes the store and opens it again
+	uint64_t agents, pushes;                 // entries in the table of acknowledged batches
+	uint64_t agents_evicted, pushes_evicted; // from it, by newer ones
+	uint64_t batches_refused;                // while the disk was full or failed
+	uint64_t partitions_dropped;             // the oldest, for room on the disk
+	uint64_t write_failures;                 // each closes the store and opens it again
 	uint64_t disk_free_bytes;
 	uint64_t partitions_damaged;  // with parts that cannot be read
 	uint64_t partitions_given_up; // damaged, and batches needed them

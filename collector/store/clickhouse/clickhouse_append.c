@@ -110,7 +110,6 @@ static int set_agent(struct clickhouse_store *store, const struct store_batch_id
 				     ignore_removed);
 	if (!rc && last < batch->sequence) // a later one may have been faster
 		agent_table_set(&store->agents, batch);
-	store->counters.evicted = store->agents.evicted;
 	pthread_mutex_unlock(&store->agents_lock);
 	return rc;
 }

@@ -146,7 +146,10 @@ static void read_stats(struct store *base, struct store_stats *ret_stats)
 	ret_stats->clock_doubted = *store->clock_text != '\0';
 	pthread_mutex_unlock(&store->found_lock);
 	pthread_mutex_lock(&store->agents_lock);
-	ret_stats->agents = store->agents.count;
+	ret_stats->agents = store->agents.count - store->agents.pushes;
+	ret_stats->pushes = store->agents.pushes;
+	ret_stats->agents_evicted = store->agents.evicted;
+	ret_stats->pushes_evicted = store->agents.evicted_pushes;
 	pthread_mutex_unlock(&store->agents_lock);
 	ret_stats->rows_appended = counters->rows;
 	ret_stats->batches_appended = counters->batches;
@@ -154,7 +157,6 @@ static void read_stats(struct store *base, struct store_stats *ret_stats)
 	ret_stats->rows_late_dropped = counters->late;
 	ret_stats->rows_future_dropped = counters->future;
 	ret_stats->batches_refused = counters->refused;
-	ret_stats->agents_evicted = counters->evicted;
 	ret_stats->partitions_dropped = counters->days_dropped;
 	ret_stats->series_deleted = counters->series_deleted;
 	ret_stats->write_failures = store->client.failures;

@@ -43,7 +43,7 @@ struct clickhouse_shard {
 };
 
 struct clickhouse_counters {
-	_Atomic uint64_t rows, batches, duplicates, late, future, refused, evicted, days_dropped,
+	_Atomic uint64_t rows, batches, duplicates, late, future, refused, days_dropped,
 		series_deleted, rows_deleted;
 };
 

@@ -613,8 +613,10 @@ void rocksdb_read_stats(struct rocksdb_store *store, struct store_stats *ret_sta
 	stats.clock_doubted = store->clock_guard.doubt != CLOCK_TRUSTED;
 	pthread_mutex_unlock(&store->clock_lock);
 	pthread_mutex_lock(&store->commit_lock);
-	stats.agents = store->agents.count;
+	stats.agents = store->agents.count - store->agents.pushes;
+	stats.pushes = store->agents.pushes;
 	stats.agents_evicted = store->agents.evicted;
+	stats.pushes_evicted = store->agents.evicted_pushes;
 	pthread_mutex_unlock(&store->commit_lock);
 	read_partition_stats(store, &stats);
 	rocksdb_read_tombstones(store, &stats);

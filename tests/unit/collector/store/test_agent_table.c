@@ -94,6 +94,38 @@ TEST(who_fills_the_table_loses_its_own)
 	agent_table_deinit(&table);
 }
 
+TEST(pushes_evict_no_agent)
+{
+	enum { COUNT_MAX = 100, AGENTS = 50, PUSHERS = 10 };
+	struct agent_table table = { .count_max = COUNT_MAX };
+	uint32_t removed[1 + PUSHERS] = { 0 };
+
+	for (uint64_t i = 0; i < AGENTS; i++) { // they share a token
+		struct store_batch_id batch = batch_by(0, i, 7);
+
+		assert_int_equal(0, store_batch(&table, &batch, 10, removed));
+	}
+	for (uint64_t i = 0; i < 10 * COUNT_MAX; i++) { // each pusher has fewer than they
+		struct store_batch_id push = batch_by(1 + i % PUSHERS, 1000 + i, 1);
+
+		push.boot = push.agent;
+		assert_int_equal(0, store_batch(&table, &push, 20 + i, removed));
+	}
+	EXPECT_EQ(0, removed[0], "agents");
+	EXPECT_EQ(0, table.evicted, "agents counted");
+	EXPECT_EQ(10 * COUNT_MAX - (COUNT_MAX - AGENTS), table.evicted_pushes, "pushes counted");
+	for (uint64_t i = 0; i < COUNT_MAX; i++) { // nor do agents evict the last half of pushes
+		struct store_batch_id batch = batch_by(0, AGENTS + i, 7);
+
+		assert_int_equal(0, store_batch(&table, &batch, 5000, removed));
+	}
+	EXPECT_EQ(COUNT_MAX / 2, table.pushes, "pushes left");
+	EXPECT_EQ(COUNT_MAX, removed[0], "agents evict agents");
+	agent_table_expire(&table, 4000, removed, note_removed);
+	EXPECT_EQ(0, table.pushes, "expired");
+	agent_table_deinit(&table);
+}
+
 TEST(keeps_what_the_same_write_reserved)
 {
 	struct agent_table table = { .count_max = 3 };
@@ -150,5 +182,6 @@ TEST(equals_a_list_of_entries)
 }
 
 RUN_TESTS(cmocka_unit_test(agents_expire), cmocka_unit_test(who_fills_the_table_loses_its_own),
+	  cmocka_unit_test(pushes_evict_no_agent),
 	  cmocka_unit_test(keeps_what_the_same_write_reserved),
 	  cmocka_unit_test(equals_a_list_of_entries))
