@@ -524,7 +524,7 @@ static void report_symbolizer(struct collector *collector)
 	    (collector->symbols_logged_ns &&
 	     now_ns - collector->symbols_logged_ns < REPEATED_LOG_S * NS_PER_SECOND))
 		return;
-	log_warn("debug files: not read: %s; its frames stay without names; the collector goes on", err.text);
+	log_warn("debug files: not read: %s; the frames of this file stay without names", err.text);
 	collector->symbols_logged_ns = now_ns;
 }
 

@@ -30,7 +30,7 @@ static int take_memory(struct door_work *work, size_t bytes, struct error *err)
 			bytes >> 20, budget->bytes_max >> 20);
 	if (!byte_budget_take(budget, bytes))
 		return error_set(err, -EDQUOT,
-				 "body: the memory for messages is taken by others; try again");
+				 "body: the memory for messages is in use; try again");
 	work->taken += bytes;
 	return 0;
 }

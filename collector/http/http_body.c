@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { PUSH_AGAIN_S = 5 }; // once the memory for messages is taken
+enum { PUSH_AGAIN_S = 5 }; // once the memory for messages is in use
 
 bool http_body_begin_put(struct http_body *body, const char *length, struct http_response *response)
 {
@@ -82,7 +82,7 @@ bool http_body_end(const struct http_body *body, struct http_response *response)
 		return false;
 	default:
 		http_respond_error(response, 503, "overloaded", "",
-				   "the memory for messages is taken by others; push again");
+				   "the memory for messages is in use; push again");
 		response->retry_after_s = PUSH_AGAIN_S;
 		return false;
 	}

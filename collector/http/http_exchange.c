@@ -53,7 +53,7 @@ void http_respond_busy(struct http_response *response)
 	buffer_deinit(&response->body);
 	response->body.budget = NULL;
 	http_respond_error(response, 503, "overloaded", "",
-			   "the memory for answers is taken by others; try again in a moment, or "
+			   "the memory for answers is in use; try again in a moment, or "
 			   "ask for less");
 	response->retry_after_s = 5;
 }

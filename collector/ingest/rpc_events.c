@@ -48,7 +48,7 @@ static const struct {
 					"refused a batch: its compressed data are damaged, or "
 					"inflate to more than an agent's" },
 	[RPC_EVENT_BUDGET_SPENT] = { METRIC_INGEST_MEMORY_FULL,
-				     "refused a batch: the memory for messages is taken; agents "
+				     "refused a batch: the memory for messages is in use; agents "
 				     "retry; raise --memory" },
 };
 _Static_assert(ARRAY_SIZE(events) == RPC_EVENT_COUNT, "an event is missing");

@@ -52,47 +52,48 @@ static const struct {
 	       "rest is deleted later."),
 	FIGURE("rows_other_total", "counter", rows_other,
 	       "Rows stored under the label other, without some of their labels: too many series. "
-	       "Look for labels of high cardinality."),
+	       "Remove labels with many values."),
 	FIGURE("rows_series_dropped_total", "counter", rows_series_dropped,
-	       "Rows dropped: an hour has the maximum of series. Look for labels of high "
-	       "cardinality."),
+	       "Rows dropped: an hour has the maximum of series. Remove labels with many values."),
 	FIGURE("stacks_dropped_total", "counter", stacks_dropped,
-	       "Stacks dropped: their partition has the maximum of stack nodes. Their values count "
-	       "as lost stacks."),
+	       "Stacks dropped: their hour has the maximum of stack nodes. Their values count as "
+	       "lost stacks."),
 	FIGURE("chunk_bytes_total", "counter", chunk_bytes,
 	       "Compressed bytes of profiles written to chunks since start. Not the size on disk."),
 	FIGURE("chunk_rows_total", "counter", chunk_rows, "Rows in written chunks."),
 	FIGURE("stored_bytes", "gauge", stored_bytes, "Bytes on disk, approximate."),
 	FIGURE("memory_bytes", "gauge", memory_bytes,
-	       "Bytes of caches and open partitions, approximate."),
+	       "Bytes of caches and open hours, approximate."),
 	FIGURE("series", "gauge", series,
 	       "Series stored, counted for each hour: one that lives for a day counts 24 times."),
-	FIGURE("partitions", "gauge", partitions, "Time partitions."),
+	FIGURE("partitions", "gauge", partitions,
+	       "Hours of profiles stored; with ClickHouse, days."),
 	FIGURE("stack_nodes", "gauge", nodes,
 	       "Distinct call paths stored, of all hours: a measure of memory and disk use."),
 	FIGURE("batches_refused_total", "counter", batches_refused,
 	       "Batches refused while the disk was full or failed; agents retry. See /readyz."),
 	FIGURE("partitions_dropped_total", "counter", partitions_dropped,
-	       "Hours of profiles deleted before --retention, for room on the disk. Give --data a "
-	       "larger disk, or shorten --retention."),
+	       "Hours of profiles deleted before --retention, because the disk was full or "
+	       "--retention-size was reached. Give --data a larger disk, raise --retention-size, "
+	       "or shorten --retention."),
 	FIGURE("write_failures_total", "counter", write_failures,
 	       "Times that the disk failed a write; the store was closed and opened again. Check "
 	       "the disk."),
 	FIGURE("partitions_damaged", "gauge", partitions_damaged,
-	       "Hours with damaged files: queries skip the damaged parts. Run cairn-collector "
-	       "--check, and restore a backup."),
+	       "Hours with damaged files: queries skip the damaged parts. Check the disk; "
+	       "cairn-collector --check lists them, and a backup may have them."),
 	FIGURE("partitions_given_up_total", "counter", partitions_given_up,
-	       "Hours deleted because they were damaged and new batches needed them. Restore a "
-	       "backup."),
+	       "Hours deleted because they were damaged and new batches needed them. Check the "
+	       "disk. A backup has them: restore it into an empty folder and query it there."),
 	FIGURE("damaged_openings_total", "counter", damaged_openings,
 	       "Times that the store was found damaged at start. Batches may be missing: the "
-	       "collector's log says which; restore a backup if you need them."),
+	       "collector's log says which. Check the disk; a backup may have them."),
 	FIGURE("repairs_total", "counter", repairs,
 	       "Repairs of the store's files. Unreadable ones are in DATA/lost, where DATA is the "
 	       "folder of --data. Check the disk."),
 	FIGURE("agents_damaged_total", "counter", agents_damaged,
-	       "Acknowledged sequences of agents that were damaged: a batch that such an agent "
-	       "repeats counts twice."),
+	       "Damaged entries of acknowledged batches: a batch that such an agent repeats counts "
+	       "twice. Check the disk."),
 	FIGURE("series_deleted_total", "counter", series_deleted,
 	       "Series found by deletions (cairn delete). The audit log says whose."),
 	FIGURE("rows_deleted_total", "counter", rows_deleted,
