@@ -146,6 +146,21 @@ void work_end(struct work *work)
 		put_off(work->budget, work->stage, work->budget->spent_ns);
 }
 
+static bool has_run_out(const struct work *work)
+{
+	return work->budget->spent_ns + taken_ns(work) >= limit_of(work->budget) ||
+	       is_over(work->budget->pool);
+}
+
+bool work_may_go_on(void)
+{
+	struct work *work = innermost;
+
+	if (work && work->budget && !work->is_spent)
+		work->is_spent = has_run_out(work);
+	return !work_is_spent();
+}
+
 bool work_may_read(void)
 {
 	struct work *work = innermost;
@@ -155,9 +170,7 @@ bool work_may_read(void)
 	if (++work->reads > WORK_READS_MAX)
 		work->is_spent = true;
 	else if (work->budget && work->reads % READS_PER_CHECK == 0)
-		work->is_spent =
-			work->budget->spent_ns + taken_ns(work) >= limit_of(work->budget) ||
-			is_over(work->budget->pool);
+		work->is_spent = has_run_out(work);
 	return !work->is_spent;
 }
 

@@ -89,6 +89,8 @@ void work_end(struct work *work);
  * True outside of any work.
  */
 bool work_may_read(void);
+/** The same before a step that computes: the clock is read each time. */
+bool work_may_go_on(void);
 /** Did the innermost work run out? Then what was read is incomplete, and says nothing about the process. */
 bool work_is_spent(void);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/guard/work.h"
 #include "agent/process/process_memory.h"
 #include "agent/publish/failed_code.h"
 #include "agent/unwind/analysis/code_analysis.h"
@@ -27,6 +28,8 @@ enum {
 	ROW_BYTES_MIN = 4, // shorter rows are part of a prologue, which samples hardly ever hit
 	FUNCTION_RANGES_MAX = 64,
 	TRIED_AT_ONCE = 16, // functions per scan: a millisecond each
+	// Of a function that fills its slot, some passes: a tenth of a second, past which no budget is looked at.
+	DECODED_MAX = 1 << 17,
 	SLOTS_READ_MAX =
 		4096, // per scan; a process may reserve terabytes, and most slots are empty
 };
@@ -184,12 +187,16 @@ static bool analyze(const uint8_t *bytes, size_t size, uint64_t start, uint64_t 
 	*analysis = (struct analysis){ .start = start, .pc = pc - start };
 	if (code_analysis_open(bytes, size, start, &flow))
 		return false;
+	code_analysis_limit(flow, DECODED_MAX);
 	code_analysis_enter(flow, start);
 	code_analysis_run(flow);
-	code_analysis_each(flow, add_row, analysis);
-	close_row(analysis, size);
+	bool is_cut = code_analysis_is_cut(flow);
+	if (!is_cut) {
+		code_analysis_each(flow, add_row, analysis);
+		close_row(analysis, size);
+	}
 	code_analysis_close(flow);
-	return analysis->end && !analysis->too_many;
+	return !is_cut && analysis->end && !analysis->too_many;
 }
 
 static bool is_padding(const uint8_t *bytes, size_t size)
@@ -279,7 +286,7 @@ static bool analyze_at(struct jit_code *code, pid_t pid, uint64_t start, uint64_
 	size_t at = 0;
 
 	while (at < size && at < FOLLOWING_BYTES && start + at <= pc) {
-		if ((!at && is_padding(bytes, HEAD_BYTES)) ||
+		if ((!at && is_padding(bytes, HEAD_BYTES)) || !work_may_go_on() ||
 		    !analyze(bytes + at, size - at, start + at, pc, analysis))
 			return false;
 		if ((analysis->reached || !is_known(code, start + at)) &&
@@ -362,12 +369,13 @@ static bool has_slots(const struct jit_code *code, const struct mapping *mapping
 struct scan {
 	uint32_t tried;
 	uint32_t slots_read;
+	bool put_off; // the process's budget is spent
 	bool news;
 };
 
 static bool may_go_on(const struct scan *scan)
 {
-	return scan->tried < TRIED_AT_ONCE && scan->slots_read < SLOTS_READ_MAX;
+	return scan->tried < TRIED_AT_ONCE && scan->slots_read < SLOTS_READ_MAX && !scan->put_off;
 }
 
 static void scan_mapping(struct jit_code *code, pid_t pid, const struct mapping *mapping,
@@ -387,6 +395,11 @@ static void scan_mapping(struct jit_code *code, pid_t pid, const struct mapping 
 		if (process_memory_read(pid, slot, head, sizeof(head)) ||
 		    is_padding(head, sizeof(head)))
 			continue;
+		if (!work_may_go_on()) {
+			code->scanned = slot;
+			scan->put_off = true;
+			return;
+		}
 		scan->tried++;
 		// If anything is reached, the first instruction is.
 		scan->news = analyze_at(code, pid, slot, mapping->limit, slot) || scan->news;

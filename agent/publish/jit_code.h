@@ -32,7 +32,8 @@ bool jit_code_analyze(struct jit_code *code, pid_t pid, const struct mapping *ma
 
 /**
  * Analyze similar functions that no sample has hit yet, and check those known for changes. Takes some milliseconds
- * at most; the next call continues. Returns true if the rules changed.
+ * of honest code, and ends soon after the work in progress has spent its budget; the next call continues. Returns true if
+ * the rules changed.
  */
 bool jit_code_scan(struct jit_code *code, pid_t pid, const struct mapping_list *list);
 

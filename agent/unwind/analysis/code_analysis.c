@@ -41,6 +41,7 @@ struct code_analysis {
 	bool is_decoded;        // the present instruction is decoded by capstone
 	bool found_new;         // this pass found something new
 	bool has_guesses;       // of where functions begin: they have no names
+	uint64_t decodes_left;
 	struct frame_states known;
 	struct pending *pending;
 	uint32_t pending_count, pending_capacity;
@@ -69,6 +70,7 @@ int code_analysis_open(const uint8_t *code, size_t size, uint64_t address,
 	analysis->code = code;
 	analysis->size = (uint32_t)size;
 	analysis->address = address;
+	analysis->decodes_left = UINT64_MAX;
 	analysis->states = calloc(size + 1, sizeof(*analysis->states));
 	analysis->is_table_jump = calloc(size / 8 + 1, 1);
 	analysis->jump_states = calloc(size + 1, sizeof(*analysis->jump_states));
@@ -102,6 +104,16 @@ void code_analysis_close(struct code_analysis *analysis)
 	frame_states_deinit(&analysis->known);
 	free(analysis->pending);
 	free(analysis);
+}
+
+void code_analysis_limit(struct code_analysis *analysis, uint32_t instructions)
+{
+	analysis->decodes_left = instructions;
+}
+
+bool code_analysis_is_cut(const struct code_analysis *analysis)
+{
+	return !analysis->decodes_left;
 }
 
 // ---- states ---------------------------------------------------------------------------------
@@ -424,7 +436,7 @@ static void note_pointer(struct code_analysis *analysis, const cs_insn *instruct
 	analysis->found_new = true;
 }
 
-// Decodes the instruction at @offset. Returns its size; 0: invalid.
+// Decodes the instruction at @offset. Returns its size; 0: invalid, or past the limit.
 static uint32_t decode(struct code_analysis *analysis, uint32_t offset)
 {
 	const uint8_t *at = analysis->code + offset;
@@ -432,6 +444,8 @@ static uint32_t decode(struct code_analysis *analysis, uint32_t offset)
 	uint64_t address = analysis->address + offset;
 	uint32_t size = vector_size(at, left);
 
+	if (!analysis->decodes_left || !--analysis->decodes_left)
+		return 0;
 	analysis->is_decoded = !size && cs_disasm_iter(analysis->decoder, &at, &left, &address,
 						       analysis->instruction);
 	return analysis->is_decoded ? analysis->instruction->size : size;

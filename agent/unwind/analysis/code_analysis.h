@@ -4,6 +4,7 @@
 // hostile.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,12 @@ struct code_analysis;
 int code_analysis_open(const uint8_t *code, size_t size, uint64_t address,
 		       struct code_analysis **ret_analysis);
 void code_analysis_close(struct code_analysis *analysis);
+
+/** Decode at most @instructions of them, counting each time one is decoded; without this, all. */
+void code_analysis_limit(struct code_analysis *analysis, uint32_t instructions);
+
+/** Has the limit ended the analysis? Then its rules may be wrong. */
+bool code_analysis_is_cut(const struct code_analysis *analysis);
 
 /** A function begins at @address. */
 void code_analysis_enter(struct code_analysis *analysis, uint64_t address);

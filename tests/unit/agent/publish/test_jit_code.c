@@ -10,6 +10,7 @@
 
 #include "tests/test.h"
 
+#include "agent/guard/work.h"
 #include "agent/publish/jit_code.h"
 
 enum { SLOT_BYTES = 256 << 10, SLOTS = 3, FUNCTION_BYTES = 64 };
@@ -226,6 +227,55 @@ TEST(analyzes_an_overwritten_function_again)
 	jit_code_free(code);
 }
 
+/* A function of 256 KiB, each instruction a jump to the next: some passes over all of it. */
+static void write_jumps(uint32_t slot)
+{
+	uint8_t *to = memory + (size_t)slot * SLOT_BYTES;
+
+	for (size_t at = 0; at < SLOT_BYTES - 16; at += 2)
+		memcpy(to + at, (const uint8_t[]){ 0xeb, 0 }, 2);
+	to[SLOT_BYTES - 16] = 0xc3;
+}
+
+TEST(refuses_functions_that_take_long)
+{
+	struct jit_code *code = jit_code_new();
+
+	write_jumps(0);
+	assert_false(analyze(code, (uint64_t)(uintptr_t)memory));
+	assert_int_equal(0, jit_code_count(code));
+	jit_code_free(code);
+}
+
+static uint64_t now_ns;
+
+/* Each look at the clock takes a third of the budget. */
+static uint64_t test_clock(void)
+{
+	now_ns += 100;
+	return now_ns;
+}
+
+TEST(stops_a_scan_when_the_budget_is_spent)
+{
+	struct work_pool pool = { .process_ns = 300, .total_ns = 300, .cpu_ns = test_clock };
+	struct work_budget budget = { .pool = &pool, .pid = getpid() };
+	struct jit_code *code = jit_code_new();
+	struct work work;
+
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		write_function(slot);
+	assert_true(analyze(code, function_at(0)));
+	assert_true(work_begin(&work, &budget, "testing"));
+	jit_code_scan(code, getpid(), list);
+	work_end(&work);
+	assert_true(jit_code_count(code) < SLOTS);
+	jit_code_scan(code, getpid(), list); // goes on where it stopped
+	jit_code_scan(code, getpid(), list);
+	assert_int_equal(SLOTS, jit_code_count(code));
+	jit_code_free(code);
+}
+
 TEST(refuses_code_that_is_no_function)
 {
 	struct jit_code *code = jit_code_new();
@@ -259,6 +309,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bounds_a_scan_of_a_large_mapping, map_code,
 						unmap_code),
 		cmocka_unit_test_setup_teardown(analyzes_an_overwritten_function_again, map_code,
+						unmap_code),
+		cmocka_unit_test_setup_teardown(refuses_functions_that_take_long, map_code,
+						unmap_code),
+		cmocka_unit_test_setup_teardown(stops_a_scan_when_the_budget_is_spent, map_code,
 						unmap_code),
 		cmocka_unit_test_setup_teardown(refuses_code_that_is_no_function, map_code,
 						unmap_code),
