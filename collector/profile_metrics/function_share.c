@@ -37,7 +37,8 @@ static int by_falling_value(const void *a, const void *b)
 }
 
 int function_shares_of(const struct flame_tree *tree, const struct regex *regex,
-		       struct function_share **ret_shares, uint32_t *ret_count)
+		       struct deadline *deadline, struct function_share **ret_shares,
+		       uint32_t *ret_count)
 {
 	_cleanup_free_ struct function_share *shares = NULL;
 	_cleanup_free_ struct place *places = NULL;
@@ -51,7 +52,7 @@ int function_shares_of(const struct flame_tree *tree, const struct regex *regex,
 		rc = array_allocate(&known, tree->strings.count, sizeof(*known));
 	if (rc)
 		return rc;
-	for (uint32_t i = 1; i < tree->node_count; i++) { // parents come first
+	for (uint32_t i = 1; !rc && i < tree->node_count; i++) { // parents come first
 		const struct flame_node *node = &tree->nodes[i];
 
 		if (node->parent == 0) {
@@ -61,11 +62,14 @@ int function_shares_of(const struct flame_tree *tree, const struct regex *regex,
 			continue;
 		}
 		places[i] = places[node->parent];
+		rc = deadline_check(deadline, NULL);
 		if (places[i].is_counted || !matches(tree, regex, node->name, known))
 			continue;
 		places[i].is_counted = true;
 		shares[places[i].share].value += node->total;
 	}
+	if (rc)
+		return rc;
 	qsort(shares, count, sizeof(*shares), by_falling_value);
 	while (count && shares[count - 1].value <= 0)
 		count--;

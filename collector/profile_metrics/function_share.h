@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/regex.h"
 #include "collector/query/flame_tree.h"
+#include "collector/store/deadline.h"
 
 /** Of a group: in the type's unit. */
 struct function_share {
@@ -17,7 +18,8 @@ struct function_share {
 
 /**
  * The shares of those groups of @tree, which is grouped, that have the function, the largest values first; @regex matches whole names. *ret_shares is the
- * caller's, also if there are none. Returns 0 or -ENOMEM.
+ * caller's, also if there are none. Returns 0, -ENOMEM, or what deadline_check() does.
  */
 int function_shares_of(const struct flame_tree *tree, const struct regex *regex,
-		       struct function_share **ret_shares, uint32_t *ret_count);
+		       struct deadline *deadline, struct function_share **ret_shares,
+		       uint32_t *ret_count);

@@ -63,12 +63,12 @@ static bool is_closing(void *context)
 // ---- asking -----------------------------------------------------------------------------------
 
 static int fill_answer(const struct flame_tree *tree, const struct profile_metric *metric,
-		       struct metric_answer *answer)
+		       struct deadline *deadline, struct metric_answer *answer)
 {
 	_cleanup_free_ struct function_share *shares = NULL;
 	double seconds = PROFILE_METRIC_INTERVAL_S;
 	uint32_t count;
-	int rc = function_shares_of(tree, metric->regex, &shares, &count);
+	int rc = function_shares_of(tree, metric->regex, deadline, &shares, &count);
 
 	if (rc)
 		return rc;
@@ -125,8 +125,10 @@ static int ask(struct profile_metrics *metrics, const struct profile_metric *met
 	if (rc)
 		return rc;
 	answer->to_ns = minute->to_ns;
-	rc = fill_answer(&tree, metric, answer);
-	return rc ? error_errno(err, rc, "profile metrics") : 0;
+	rc = fill_answer(&tree, metric, &deadline, answer);
+	return rc == -ENOMEM ? error_errno(err, rc, "profile metrics")
+	       : rc          ? deadline_check(&deadline, err)
+			     : 0;
 }
 
 static void note_failure(struct profile_metrics *metrics, uint32_t number, const struct error *err)

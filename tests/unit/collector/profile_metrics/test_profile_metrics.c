@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/contract/profile_types.h"
+#include "collector/profile_metrics/function_share.h"
 #include "collector/store/rocksdb/rocksdb.h"
 #include "tests/unit/collector/store/store_fixture.h"
 
@@ -159,6 +160,34 @@ TEST(leaves_out_what_is_stale)
 	tear_down(&f);
 }
 
+static bool is_gone(void *context)
+{
+	return ++*(uint32_t *)context > 2;
+}
+
+/* A tree may have millions of names, and each match thousands of steps. */
+TEST(ends_with_its_deadline)
+{
+	struct flame_node nodes[8] = { { 0 } };
+	struct flame_tree tree = { .nodes = nodes, .node_count = 8, .grouped = true };
+	struct function_share *shares = NULL;
+	struct regex *regex = NULL;
+	struct error err = { 0 };
+	uint32_t asked = 0, count = 0;
+	struct deadline deadline = { .is_gone = is_gone, .context = &asked };
+
+	assert_int_equal(0, string_table_init(&tree.strings));
+	assert_int_equal(0, regex_compile("x", 8, 100, &regex, &err));
+	for (uint32_t i = 2; i < 8; i++)
+		nodes[i].parent = i - 1;
+	EXPECT_EQ(-ECANCELED, function_shares_of(&tree, regex, &deadline, &shares, &count), "gone");
+	assert_in_range(asked, 3, 4);
+	EXPECT_EQ(0, function_shares_of(&tree, regex, NULL, &shares, &count), "without");
+	free(shares);
+	regex_free(regex);
+	string_table_deinit(&tree.strings);
+}
+
 RUN_TESTS(cmocka_unit_test(refuses_files_with_a_word),
 	  cmocka_unit_test(says_what_a_function_has_of_each_service),
-	  cmocka_unit_test(leaves_out_what_is_stale))
+	  cmocka_unit_test(leaves_out_what_is_stale), cmocka_unit_test(ends_with_its_deadline))
