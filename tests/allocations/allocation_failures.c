@@ -3,8 +3,9 @@
 // malloc() and so on renamed to these (redefined.txt); the test, libc and other libraries keep the real ones.
 //
 // Each test runs once to list from where it allocates (the callers' addresses), then once for each of these places with
-// an allocation that fails there, and once more with all failing from then on. An assertion of the test may fail then:
-// there was no memory. Dying of a signal in our code, or hanging, is a fault.
+// an allocation that fails there. When all tests have had that, their places fail again with all later allocations, and
+// last one in the middle of many: what time is left for (ALLOCATION_SECONDS). An assertion of the test may fail then: there
+// was no memory. Dying of a signal in our code, or hanging, is a fault.
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +48,7 @@ extern const char __executable_start[], __etext[];
 struct place {
 	_Atomic uint64_t hash;
 	_Atomic uint32_t count; // allocations in one run of the present test
-	uint32_t tried;         // in any test: the first that failed, then one in the middle
+	uint32_t tried;         // in any test: rounds
 };
 
 /** Shared by the runner and its children, each of which runs a test once. */
@@ -338,6 +339,9 @@ int __real__cmocka_run_group_tests(const char *group, const struct CMUnitTest *t
 int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *tests, size_t count,
 				   CMFixtureFunction set_up, CMFixtureFunction tear_down);
 
+/** What fails of a place's allocations. */
+enum round { ROUND_FIRST, ROUND_FROM_FIRST, ROUND_MIDDLE, ROUND_FROM_MIDDLE, ROUNDS };
+
 /** A program's tests. */
 struct group {
 	CMFixtureFunction set_up, tear_down;
@@ -403,43 +407,44 @@ static bool judge(const struct CMUnitTest *test, int status, int log)
 	return true;
 }
 
-/** One of @place's allocations, then all from it on. */
 static void fail_in(struct group *group, const struct CMUnitTest *test, struct place *place,
-		    uint32_t at)
+		    enum round round)
 {
 	mode = FAILING;
 	failing_hash = place->hash;
-	failing_at = at;
-	for (int later = 0; later < 2; later++) {
-		fails_on = later;
-		group->faults += judge(test, run(group, test), group->log);
-	}
+	failing_at = round == ROUND_MIDDLE || round == ROUND_FROM_MIDDLE ? place->count / 2 : 0;
+	fails_on = round == ROUND_FROM_FIRST || round == ROUND_FROM_MIDDLE;
+	group->faults += judge(test, run(group, test), group->log);
 	mode = IDLE;
 	place->tried++;
 }
 
-static void try_test(struct group *group, const struct CMUnitTest *test)
+static bool is_due(const struct place *place, enum round round)
 {
+	return place->count && place->tried == round && (round < ROUND_MIDDLE || place->count > 2);
+}
+
+static void try_test(struct group *group, const struct CMUnitTest *test, enum round round)
+{
+	if (round && time(NULL) >= group->end)
+		return;
 	for (uint32_t i = 0; i < PLACES_MAX; i++)
 		shared->places[i].count = 0;
 	mode = LISTING;
 	int status = run(group, test);
 	mode = IDLE;
 	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
-		printf("SKIP    %s: it fails with all memory, too\n", test->name);
+		if (!round)
+			printf("SKIP    %s: it fails with all memory, too\n", test->name);
 		return;
 	}
 	for (uint32_t i = 0; i < PLACES_MAX; i++) {
 		struct place *place = &shared->places[i];
 
-		if (place->count && time(NULL) >= group->end) {
-			group->untried += !place->tried;
+		if (!is_due(place, round))
 			continue;
-		}
-		if (place->count && place->tried == 0)
-			fail_in(group, test, place, 0);
-		if (place->count > 2 && place->tried == 1)
-			fail_in(group, test, place, place->count / 2);
+		if (time(NULL) < group->end)
+			fail_in(group, test, place, round);
 	}
 }
 
@@ -456,11 +461,14 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 		      0);
 	if (shared == MAP_FAILED || group.log < 0)
 		return 1;
-	for (size_t i = 0; i < count; i++)
-		if (!only || strcmp(only, tests[i].name) == 0)
-			try_test(&group, &tests[i]);
-	for (uint32_t i = 0; i < PLACES_MAX; i++)
+	for (int round = 0; round < ROUNDS; round++)
+		for (size_t i = 0; i < count; i++)
+			if (!only || strcmp(only, tests[i].name) == 0)
+				try_test(&group, &tests[i], (enum round)round);
+	for (uint32_t i = 0; i < PLACES_MAX; i++) {
 		places += shared->places[i].tried != 0;
+		group.untried += shared->places[i].hash && !shared->places[i].tried;
+	}
 	printf("%u places failed in %u runs, %u faults", places, group.runs, group.faults);
 	if (group.untried)
 		printf(", %u places untried: no time (ALLOCATION_SECONDS)", group.untried);
