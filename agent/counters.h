@@ -3,176 +3,176 @@
 // A sentence says what one increment means; a second one, what to do about a loss.
 #pragma once
 
-/** X(NAME, figure, sentence): @figure is a field of struct stats (agent/stats.h). */
+/** X(NAME, figure, loss, sentence): @figure is a field of struct stats (agent/stats.h), @loss as in bpf/bpf_counters.h. */
 #define AGENT_COUNTERS(X)                                                                          \
-	X(BATCHES_SENT, sender.batches_sent, "Export batches acknowledged by the collector.")      \
-	X(EXPORT_RETRIES, sender.retries,                                                          \
+	X(BATCHES_SENT, sender.batches_sent, NO_LOSS,                                              \
+	  "Export batches acknowledged by the collector.")                                         \
+	X(EXPORT_RETRIES, sender.retries, NO_LOSS,                                                 \
 	  "Exports that failed and were tried again. See the log for the collector's answer.")     \
-	X(EXPORT_RESENDS, sender.resends,                                                          \
+	X(EXPORT_RESENDS, sender.resends, NO_LOSS,                                                 \
 	  "Batches sent again: the collector no longer had the definitions of their "              \
 	  "stacks. Nothing is lost.")                                                              \
-	X(EXPORT_DUPLICATES, sender.duplicates,                                                    \
+	X(EXPORT_DUPLICATES, sender.duplicates, NO_LOSS,                                           \
 	  "Batches that the collector had stored already: an acknowledgement was lost.")           \
-	X(SPOOL_FULL, sender.spool.dropped_samples,                                                \
+	X(SPOOL_FULL, sender.spool.dropped_samples, LOSS,                                          \
 	  "Samples dropped: spool full. Check the collector, or raise --spool; on disk, "          \
 	  "--spool-disk.")                                                                         \
-	X(SPOOL_WRITTEN, sender.spool.written,                                                     \
+	X(SPOOL_WRITTEN, sender.spool.written, NO_LOSS,                                            \
 	  "Batches written to --spool-dir: the collector did not acknowledge them at once.")       \
-	X(SPOOL_FOUND, sender.spool.found,                                                         \
+	X(SPOOL_FOUND, sender.spool.found, NO_LOSS,                                                \
 	  "Batches of earlier starts found in --spool-dir. They are sent.")                        \
-	X(SPOOL_DAMAGED, sender.spool.damaged,                                                     \
+	X(SPOOL_DAMAGED, sender.spool.damaged, LOSS,                                               \
 	  "Batches in --spool-dir dropped: damaged, cut short or unreadable, or three starts of "  \
 	  "the agent ended with one. Check its disk.")                                             \
-	X(SPOOL_FAILURES, sender.spool.failures,                                                   \
+	X(SPOOL_FAILURES, sender.spool.failures, NO_LOSS,                                          \
 	  "Times that --spool-dir could not be used or written: batches wait in memory. See the "  \
 	  "log for the reason.")                                                                   \
-	X(SAMPLES_REFUSED, sender.samples_refused,                                                 \
+	X(SAMPLES_REFUSED, sender.samples_refused, LOSS,                                           \
 	  "Samples dropped: the collector refused the batch. See the log for the reason.")         \
-	X(SAMPLES_OUT_OF_RANGE, sender.samples_out_of_range,                                       \
+	X(SAMPLES_OUT_OF_RANGE, sender.samples_out_of_range, LOSS_WITH_LINE,                       \
 	  "Samples dropped by the collector: older than its retention, or ahead of its "           \
 	  "clock. Check the clocks of this node and of the collector, or raise its "               \
 	  "--retention.")                                                                          \
-	X(SAMPLES_SERIES, sender.samples_series,                                                   \
-	  "Samples dropped: the collector has too many series. Look for labels of high "           \
-	  "cardinality.")                                                                          \
-	X(SAMPLES_OTHER, sender.samples_other,                                                     \
+	X(SAMPLES_SERIES, sender.samples_series, LOSS_WITH_LINE,                                   \
+	  "Samples dropped: the collector has too many series. Remove labels with many values.")   \
+	X(SAMPLES_OTHER, sender.samples_other, NO_LOSS,                                            \
 	  "Samples stored under the label other, without some of their labels: too many series. "  \
-	  "Look for labels of high cardinality.")                                                  \
-	X(OTLP_BATCHES_SENT, otlp.batches_sent,                                                    \
+	  "Remove labels with many values.")                                                       \
+	X(OTLP_BATCHES_SENT, otlp.batches_sent, NO_LOSS,                                           \
 	  "Export batches acknowledged by the OTLP endpoint.")                                     \
-	X(OTLP_RETRIES, otlp.retries,                                                              \
+	X(OTLP_RETRIES, otlp.retries, NO_LOSS,                                                     \
 	  "Exports to the OTLP endpoint that failed and were tried again. See the log for its "    \
 	  "answer.")                                                                               \
-	X(OTLP_SPOOL_FULL, otlp.spool.dropped_samples,                                             \
+	X(OTLP_SPOOL_FULL, otlp.spool.dropped_samples, LOSS,                                       \
 	  "Samples not sent to the OTLP endpoint: spool full. Check the endpoint, or raise "       \
 	  "--spool.")                                                                              \
-	X(OTLP_SAMPLES_REFUSED, otlp.samples_refused,                                              \
+	X(OTLP_SAMPLES_REFUSED, otlp.samples_refused, LOSS,                                        \
 	  "Samples dropped: the OTLP endpoint refused the batch. See the log for the reason.")     \
-	X(OTLP_PROFILES_REJECTED, otlp.profiles_rejected,                                          \
-	  "Profiles that the OTLP endpoint rejected of batches that it took. See the log for the " \
-	  "reason.")                                                                               \
-	X(STACKS_LOST, profiler.stacks_lost,                                                       \
-	  "Stacks truncated: the record with the callers of their kernel or user part "            \
-	  "did not arrive. Look at ring_full; give the agent more CPU.")                           \
-	X(THREADS_OTHER, profiler.threads_other,                                                   \
+	X(OTLP_PROFILES_REJECTED, otlp.profiles_rejected, LOSS,                                    \
+	  "Profiles that the OTLP endpoint rejected of batches that it accepted. See the log for " \
+	  "the reason.")                                                                           \
+	X(STACKS_LOST, profiler.stacks_lost, LOSS,                                                 \
+	  "Stacks truncated: the record with the callers of their kernel or user part did not "    \
+	  "arrive. Check ring_full; give the agent more CPU.")                                     \
+	X(THREADS_OTHER, profiler.threads_other, NO_LOSS,                                          \
 	  "Samples of the thread \"other\": their process has more than 32 thread names. Sums "    \
 	  "are right; give its threads names that differ by a number only.")                       \
-	X(SERIES_OTHER, profiler.series_other,                                                     \
+	X(SERIES_OTHER, profiler.series_other, NO_LOSS,                                            \
 	  "Samples of the thread \"other\": their process has more than 512 series. Sums are "     \
 	  "right; give its threads fewer names.")                                                  \
-	X(MAPPING_EVENTS_LOST, profiler.mapping_events_lost,                                       \
+	X(MAPPING_EVENTS_LOST, profiler.mapping_events_lost, NO_LOSS,                              \
 	  "Mapping events lost: perf ring full. The agent reads those processes' maps again.")     \
-	X(SNAPSHOTS_TRUNCATED, profiler.snapshots.early,                                           \
+	X(SNAPSHOTS_TRUNCATED, profiler.snapshots.early, NO_LOSS,                                  \
 	  "Stack snapshots unwound before their unwind tables were loaded. Their stacks may be "   \
 	  "truncated; --cache keeps tables over restarts.")                                        \
-	X(SNAPSHOTS_FAILED, profiler.snapshots.lost,                                               \
+	X(SNAPSHOTS_FAILED, profiler.snapshots.lost, LOSS,                                         \
 	  "Stack snapshots not unwound: the kernel did not run the unwinder. Their samples count " \
 	  "with a truncated stack.")                                                               \
-	X(PROCESSES_PUBLISHED, profiler.unwind.published,                                          \
+	X(PROCESSES_PUBLISHED, profiler.unwind.published, NO_LOSS,                                 \
 	  "Times that a process's mappings were made known to the kernel's unwinder.")             \
-	X(PROCESSES_EVICTED, profiler.unwind.dropped,                                              \
+	X(PROCESSES_EVICTED, profiler.unwind.dropped, NO_LOSS,                                     \
 	  "Processes evicted from the kernel's unwinder: memory for mappings full. Their next "    \
 	  "stacks are truncated, then they are back. Nothing to do unless it rises all the time.") \
-	X(PUBLISH_FAILED, profiler.unwind.publish_failed,                                          \
+	X(PUBLISH_FAILED, profiler.unwind.publish_failed, NO_LOSS,                                 \
 	  "Processes not made known to the kernel's unwinder: map full or no memory. The agent "   \
 	  "tries again.")                                                                          \
-	X(MAPPINGS_DROPPED, profiler.unwind.mappings_dropped,                                      \
+	X(MAPPINGS_DROPPED, profiler.unwind.mappings_dropped, LOSS,                                \
 	  "Mappings dropped: process has too many. Stacks through them are truncated.")            \
-	X(UNWIND_TABLES_CACHED, profiler.unwind.tables_from_disk,                                  \
+	X(UNWIND_TABLES_CACHED, profiler.unwind.tables_from_disk, NO_LOSS,                         \
 	  "Unwind tables loaded from --cache instead of built.")                                   \
-	X(UNWIND_TABLES_EVICTED, profiler.unwind.tables_evicted,                                   \
+	X(UNWIND_TABLES_EVICTED, profiler.unwind.tables_evicted, NO_LOSS,                          \
 	  "Unwind tables evicted to make room for others.")                                        \
-	X(UNWIND_TABLES_DROPPED, profiler.unwind.tables_refused,                                   \
+	X(UNWIND_TABLES_DROPPED, profiler.unwind.tables_refused, LOSS,                             \
 	  "Unwind tables dropped: kernel memory for tables full. Stacks through those files are "  \
 	  "truncated; profile fewer processes with --pid.")                                        \
-	X(PYTHON_FUNCTIONS_USED, profiler.python.used,                                             \
+	X(PYTHON_FUNCTIONS_USED, profiler.python.used, NO_LOSS,                                    \
 	  "Python functions of samples, each once in an export interval.")                         \
-	X(PYTHON_FUNCTIONS_READ, profiler.python.reads, "Python functions read.")                  \
-	X(PYTHON_FUNCTIONS_FAILED, profiler.python.failures,                                       \
+	X(PYTHON_FUNCTIONS_READ, profiler.python.reads, NO_LOSS, "Python functions read.")         \
+	X(PYTHON_FUNCTIONS_FAILED, profiler.python.failures, LOSS_OF(PYTHON_FUNCTIONS_USED),       \
 	  "Nameless Python frames: process gone or memory changed. Nothing to do below 5 % of "    \
-	  "python_functions_used; report it above.")                                               \
-	X(PYTHON_FUNCTIONS_REPLACED, profiler.python.reused,                                       \
+	  "python_functions_used; above, report it to cairn's developers.")                        \
+	X(PYTHON_FUNCTIONS_REPLACED, profiler.python.reused, LOSS_OF(PYTHON_FUNCTIONS_USED),       \
 	  "Nameless Python frames: function replaced before it was read. Nothing to do below 5 % " \
-	  "of python_functions_used; report it above.")                                            \
-	X(PYTHON_FUNCTIONS_DROPPED, profiler.python.refused,                                       \
+	  "of python_functions_used; above, report it to cairn's developers.")                     \
+	X(PYTHON_FUNCTIONS_DROPPED, profiler.python.refused, WARNING,                              \
 	  "Python functions not named yet: too many new at once. Names come with later "           \
 	  "samples.")                                                                              \
-	X(PYTHON_FUNCTIONS_EVICTED, profiler.python.evicted,                                       \
+	X(PYTHON_FUNCTIONS_EVICTED, profiler.python.evicted, NO_LOSS,                              \
 	  "Python functions evicted to make room for others.")                                     \
-	X(JIT_SYMBOLS_DROPPED, profiler.jit.cut,                                                   \
+	X(JIT_SYMBOLS_DROPPED, profiler.jit.cut, LOSS,                                             \
 	  "JIT symbol lists truncated: process has too many functions. The last ones have no "     \
 	  "name.")                                                                                 \
-	X(JIT_READS_DROPPED, profiler.jit.refused,                                                 \
+	X(JIT_READS_DROPPED, profiler.jit.refused, LOSS,                                           \
 	  "JIT symbol lists not read: memory for JIT symbols full. Profile fewer processes with "  \
 	  "--pid.")                                                                                \
-	X(OPENS_HUNG, profiler.opens.hung,                                                         \
+	X(OPENS_HUNG, profiler.opens.hung, NO_LOSS,                                                \
 	  "Opens of files that did not return. The log names the file system; its server does "    \
 	  "not answer.")                                                                           \
-	X(OPENS_SKIPPED, profiler.opens.refused,                                                   \
+	X(OPENS_SKIPPED, profiler.opens.refused, NO_LOSS,                                          \
 	  "Files not opened: their file system hangs, or did so a moment ago. They are tried "     \
 	  "again.")                                                                                \
-	X(FILES_CACHED, profiler.identities.found,                                                 \
+	X(FILES_CACHED, profiler.identities.found, NO_LOSS,                                        \
 	  "Files whose identity was in --cache: not hashed again.")                                \
-	X(FILES_CACHE_DAMAGED, profiler.identities.damaged,                                        \
+	X(FILES_CACHE_DAMAGED, profiler.identities.damaged, NO_LOSS,                               \
 	  "Identities of files dropped: --cache is damaged there. Those files are hashed again; "  \
 	  "check its disk.")                                                                       \
-	X(LINE_READS_FAILED, profiler.line_failures,                                               \
+	X(LINE_READS_FAILED, profiler.line_failures, NO_LOSS,                                      \
 	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
 	  "Their frames show functions only. --log-level debug names each file.")                  \
-	X(LAUNCHER_RESTARTS, launcher_restarts,                                                    \
-	  "Restarts of the launcher of source-line readers: it died. Look for the OOM killer in "  \
-	  "the kernel's log.")                                                                     \
-	X(ANALYSES_PUT_OFF, profiler.analyses_put_off,                                             \
+	X(LAUNCHER_RESTARTS, launcher_restarts, WARNING,                                           \
+	  "Restarts of the launcher of source-line readers: it died. Check the kernel's log for "  \
+	  "the OOM killer.")                                                                       \
+	X(ANALYSES_PUT_OFF, profiler.analyses_put_off, WARNING,                                    \
 	  "Analyses of a process put off: the agent's CPU time for it per export interval is "     \
 	  "used up. Its new functions get names later; the log names the process.")                \
-	X(ATTRIBUTES_REFUSED, profiler.attributes_refused,                                         \
+	X(ATTRIBUTES_REFUSED, profiler.attributes_refused, NO_LOSS,                                \
 	  "Resource attributes of processes that became no label: not allowed, reserved or too "   \
 	  "many. Name those that you want in --resource-attributes.")                              \
-	X(PODS_LATE, profiler.pods_late,                                                           \
+	X(PODS_LATE, profiler.pods_late, NO_LOSS,                                                  \
 	  "Processes whose labels changed after samples were shipped: their pod became known "     \
-	  "late, or was renamed by its labels. Look at pod_requests_failed.")                      \
-	X(SAMPLES_EXCLUDED, profiler.excluded,                                                     \
+	  "late, or was renamed by its labels. Check pod_requests_failed.")                        \
+	X(SAMPLES_EXCLUDED, profiler.excluded, NO_LOSS,                                            \
 	  "Samples not shipped: their process is not to be profiled (cairn.dev/profile, "          \
 	  "--exclude-namespaces, a relabel rule).")                                                \
-	X(RELABEL_LABELS_DROPPED, profiler.relabeled.labels_dropped,                               \
+	X(RELABEL_LABELS_DROPPED, profiler.relabeled.labels_dropped, WARNING,                      \
 	  "Labels that relabel rules made, dropped: a name that is cairn's own or none, more "     \
 	  "than 32 of a process, or more than 16 KiB to read. Change the rules of --relabel.")     \
-	X(RELABEL_MATCHES_STOPPED, profiler.relabeled.matches_stopped,                             \
+	X(RELABEL_MATCHES_STOPPED, profiler.relabeled.matches_stopped, WARNING,                    \
 	  "Matches of relabel rules stopped: their regex takes too long with this value, and "     \
 	  "counts as not matching. Use a simpler one, without nested repetition.")                 \
-	X(COUNTS_NOT_HELD, profiler.held_full,                                                     \
-	  "Counts shipped without their pod's labels: too many waited for their pods. Look at "    \
+	X(COUNTS_NOT_HELD, profiler.held_full, WARNING,                                            \
+	  "Counts shipped without their pod's labels: too many waited for their pods. Check "      \
 	  "pod_requests_failed.")                                                                  \
-	X(PODS_LISTED, pods.lists, "Lists of this node's pods.")                                   \
-	X(POD_EVENTS, pods.events, "Events of this node's pods.")                                  \
-	X(POD_REQUESTS_FAILED, pods.failures,                                                      \
+	X(PODS_LISTED, pods.lists, NO_LOSS, "Lists of this node's pods.")                          \
+	X(POD_EVENTS, pods.events, NO_LOSS, "Events of this node's pods.")                         \
+	X(POD_REQUESTS_FAILED, pods.failures, NO_LOSS,                                             \
 	  "Requests to the Kubernetes API server that failed. New pods stay without labels "       \
 	  "meanwhile; the log says why.")                                                          \
-	X(PODS_UNREADABLE, pods.dropped,                                                           \
+	X(PODS_UNREADABLE, pods.dropped, WARNING,                                                  \
 	  "Pods and their events dropped: too large, or malformed. Their processes have no pod's " \
 	  "labels.")                                                                               \
-	X(PODS_DROPPED, pod_table.dropped,                                                         \
+	X(PODS_DROPPED, pod_table.dropped, WARNING,                                                \
 	  "Pods dropped: the node has more than 1024. Their processes have no pod's labels.")      \
-	X(CONTAINERS_FOUND, containers.found,                                                      \
+	X(CONTAINERS_FOUND, containers.found, NO_LOSS,                                             \
 	  "Containers of Docker and Podman whose name was read.")                                  \
-	X(CONTAINERS_UNREADABLE, containers.unreadable,                                            \
+	X(CONTAINERS_UNREADABLE, containers.unreadable, NO_LOSS,                                   \
 	  "Files of Docker's or Podman's containers not read: too large, malformed, or not the "   \
 	  "agent's user's. Their processes have the container's id only; see --docker, --podman.") \
-	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
+	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost, WARNING,                         \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \
-	X(BOOSTS_BEGUN, boosts_begun,                                                              \
+	X(BOOSTS_BEGUN, boosts_begun, NO_LOSS,                                                     \
 	  "Boosts of the collector that began. The log says what was asked for.")                  \
-	X(BOOSTS_REFUSED, boosts_refused,                                                          \
+	X(BOOSTS_REFUSED, boosts_refused, NO_LOSS,                                                 \
 	  "Boosts of the collector refused: they are off here. Raise --boost-hz to allow them.")   \
-	X(CALLS_REFUSED, calls_refused,                                                            \
-	  "System calls refused by the agent's own seccomp filter. The log names each; report "    \
-	  "it.")                                                                                   \
-	X(EVENTS_DROPPED, profiler.events_dropped,                                                 \
+	X(CALLS_REFUSED, calls_refused, WARNING,                                                   \
+	  "System calls refused by the agent's own seccomp filter. The log names each; report it " \
+	  "to cairn's developers.")                                                                \
+	X(EVENTS_DROPPED, profiler.events_dropped, NO_LOSS,                                        \
 	  "Log lines dropped: event queue full. Those logged just before say why.")
 
 enum agent_counter {
-#define X(name, figure, sentence) AGENT_COUNTER_##name,
+#define X(name, figure, loss, sentence) AGENT_COUNTER_##name,
 	AGENT_COUNTERS(X)
 #undef X
 		AGENT_COUNTER_COUNT,

@@ -15,71 +15,33 @@
 /* Of the counters of losses that rise on any busy machine, a log line is worth more than one in so many. */
 enum { ORDINARY_LOSSES = 20, OVERHEAD_TEXT_BYTES = 280 };
 
+enum { NO_COUNTER = UINT32_MAX };
+
 static const struct {
 	const char *name; // in upper case
 	const char *sentence;
 	size_t figure; // its place in struct stats
+	bool is_logged;
+	uint32_t of; // on any busy machine some of that counter's are lost; NO_COUNTER: none may be
 } counters[STATS_COUNTERS] = {
-#define X(name, sentence)                     \
-	[COUNTER_##name] = { #name, sentence, \
-			     offsetof(struct stats, profiler.bpf_counters[COUNTER_##name]) },
+#define NO_LOSS        false, NO_COUNTER
+#define WARNING        true, NO_COUNTER
+#define LOSS           true, NO_COUNTER
+#define LOSS_WITH_LINE false, NO_COUNTER
+#define LOSS_OF(other) true, COUNTER_##other
+#define X(name, loss, sentence)                                                             \
+	[COUNTER_##name] = { #name, sentence,                                               \
+			     offsetof(struct stats, profiler.bpf_counters[COUNTER_##name]), \
+			     loss },
 	BPF_COUNTERS(X)
 #undef X
-#define X(name, figure, sentence)         \
+#undef LOSS_OF
+#define LOSS_OF(other) true, COUNTER_COUNT + AGENT_COUNTER_##other
+#define X(name, figure, loss, sentence)   \
 	[COUNTER_COUNT + AGENT_COUNTER_## \
-		name] = { #name, sentence, offsetof(struct stats, figure) },
+		name] = { #name, sentence, offsetof(struct stats, figure), loss },
 		AGENT_COUNTERS(X)
 #undef X
-};
-
-#define OWN(name) (COUNTER_COUNT + AGENT_COUNTER_##name)
-
-/* Counters of losses; those with `of` are compared with that one. */
-static const struct {
-	uint32_t counter;
-	bool is_ordinary;
-	uint32_t of;
-} losses[] = {
-	{ .counter = COUNTER_COUNTS_FULL },
-	{ .counter = COUNTER_COUNTS_BUSY },
-	{ .counter = COUNTER_RING_FULL },
-	{ .counter = COUNTER_TARGETS_FULL },
-	{ .counter = COUNTER_SNAPSHOTS_DROPPED },
-	{ .counter = COUNTER_SENT_STACKS_FULL },
-	{ .counter = COUNTER_THREADS_DROPPED },
-	{ .counter = COUNTER_GPU_CALLS_NESTED },
-	{ .counter = COUNTER_GPU_MAPS_FULL },
-	{ .counter = COUNTER_GPU_CAPTURES_MISSED },
-	{ COUNTER_OFF_CPU_BUSY, true, COUNTER_SWITCHES },
-	{ COUNTER_WAKES_BUSY, true, COUNTER_WAKES },
-	{ COUNTER_FAULTS_DROPPED, true, COUNTER_FAULTS_SAMPLED },
-	{ COUNTER_GPU_CALLS_DROPPED, true, COUNTER_GPU_CALLS },
-	{ COUNTER_GPU_CALLS_BUSY, true, COUNTER_GPU_CALLS },
-	{ .counter = OWN(SNAPSHOTS_FAILED) },
-	{ .counter = OWN(UNWIND_TABLES_DROPPED) },
-	{ .counter = OWN(MAPPINGS_DROPPED) },
-	// Not with those read: what failed is read anew in each interval, all others only once.
-	{ OWN(PYTHON_FUNCTIONS_FAILED), true, OWN(PYTHON_FUNCTIONS_USED) },
-	{ OWN(PYTHON_FUNCTIONS_REPLACED), true, OWN(PYTHON_FUNCTIONS_USED) },
-	{ .counter = OWN(PYTHON_FUNCTIONS_DROPPED) },
-	{ .counter = OWN(JIT_SYMBOLS_DROPPED) },
-	{ .counter = OWN(JIT_READS_DROPPED) },
-	{ .counter = OWN(ANALYSES_PUT_OFF) },
-	{ .counter = OWN(COUNTS_NOT_HELD) },
-	{ .counter = OWN(RELABEL_LABELS_DROPPED) },
-	{ .counter = OWN(RELABEL_MATCHES_STOPPED) },
-	{ .counter = OWN(PODS_UNREADABLE) },
-	{ .counter = OWN(PODS_DROPPED) },
-	{ .counter = OWN(STACKS_LOST) },
-	{ .counter = OWN(SHEDDING_CHANGES_DROPPED) },
-	{ .counter = OWN(SPOOL_FULL) },
-	{ .counter = OWN(SPOOL_DAMAGED) },
-	{ .counter = OWN(SAMPLES_REFUSED) },
-	{ .counter = OWN(OTLP_SPOOL_FULL) },
-	{ .counter = OWN(OTLP_SAMPLES_REFUSED) },
-	{ .counter = OWN(OTLP_PROFILES_REJECTED) },
-	{ .counter = OWN(CALLS_REFUSED) },
-	{ .counter = OWN(LAUNCHER_RESTARTS) },
 };
 
 void stats_read(struct stats *ret_stats, const struct profiler *profiler,
@@ -170,12 +132,12 @@ void stats_post_losses(const struct stats *before, const struct stats *now,
 {
 	double seconds = (double)(now->time_ns - before->time_ns) / NS_PER_SECOND;
 
-	for (size_t i = 0; i < ARRAY_SIZE(losses); i++) {
-		uint64_t count = counted(before, now, losses[i].counter);
-		uint64_t of = losses[i].is_ordinary ? counted(before, now, losses[i].of) : 0;
+	for (uint32_t i = 0; i < STATS_COUNTERS; i++) {
+		uint64_t count = counters[i].is_logged ? counted(before, now, i) : 0;
+		uint32_t of = counters[i].of;
 
-		if (count > of / ORDINARY_LOSSES)
-			post_loss(events, losses[i].counter, count, seconds);
+		if (count > (of == NO_COUNTER ? 0 : counted(before, now, of) / ORDINARY_LOSSES))
+			post_loss(events, i, count, seconds);
 	}
 }
 

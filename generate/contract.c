@@ -125,26 +125,45 @@ static void put_value(const char *value, const char *title, const char *meaning)
 	close_with('}');
 }
 
-static void put_counter(const char *name, const char *sentence)
+static const char *token_of(const char *name, char token[64])
 {
-	char token[64] = "", title[128];
+	size_t i = 0;
 
-	for (size_t i = 0; name[i] && i < sizeof(token) - 1; i++)
+	for (; name[i] && i < 63; i++)
 		token[i] = (char)tolower((unsigned char)name[i]);
-	snprintf(title, sizeof(title), "%.*s", (int)strcspn(sentence, "."), sentence);
-	put_value(token, title, sentence);
+	token[i] = '\0';
+	return token;
 }
+
+/* @loss: as in bpf/bpf_counters.h; "OTHER" is LOSS_OF(OTHER). */
+static void put_counter(const char *name, const char *loss, const char *sentence)
+{
+	char token[64], title[128];
+
+	snprintf(title, sizeof(title), "%.*s", (int)strcspn(sentence, "."), sentence);
+	open_with(token_of(name, token), '{');
+	put("title", title);
+	put("meaning", sentence);
+	put("loss", loss ? token_of(loss, token) : NULL);
+	close_with('}');
+}
+
+#define NO_LOSS        NULL
+#define WARNING        NULL
+#define LOSS           ""
+#define LOSS_WITH_LINE ""
+#define LOSS_OF(other) #other
 
 static void put_kernel_counters(void)
 {
-#define X(name, sentence) put_counter(#name, sentence);
+#define X(name, loss, sentence) put_counter(#name, loss, sentence);
 	BPF_COUNTERS(X)
 #undef X
 }
 
 static void put_agent_counters(void)
 {
-#define X(name, figure, sentence) put_counter(#name, sentence);
+#define X(name, figure, loss, sentence) put_counter(#name, loss, sentence);
 	AGENT_COUNTERS(X)
 #undef X
 }

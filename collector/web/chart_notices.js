@@ -124,7 +124,7 @@ export class ChartNotices {
 				       ": too many series");
 
 		notice.title = "A process, service, node or tenant has too many series. Its further samples are under the label “other”, without some labels. " +
-			"Sums are right. Look for labels of high cardinality, such as names of threads.";
+			"Sums are right. Remove labels with many values, such as thread names.";
 		return notice;
 	}
 

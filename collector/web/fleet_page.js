@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fleet's health: the collector's store, each agent, its overhead and what it dropped or shed.
 
+import { LABEL_VALUES } from "./contract.js";
 import { element } from "./element.js";
 import { formatBytes, formatCount, formatDuration, formatNumber, formatTime } from "./format.js";
 import { valueMeaning, valueTitle } from "./label_value.js";
@@ -10,6 +11,7 @@ import { coveredMs } from "./time_range.js";
 
 const ROWS_MAX = 300; // those with problems come first; the caption counts the rest
 const DROPS_MAX = 30;
+const ORDINARY_LOSSES = 20; // any busy machine loses one in so many of some; the agent's log has the same limit
 const OTHER_VERSION = "another version than most agents";
 
 /** A page of pages.js. */
@@ -24,12 +26,13 @@ export function mountFleet(root, { connection }) {
  * What the page shows of fetchFleet()'s answer: { agents, sending, versions, drops }. Each agent has `cores` (of its
  * overhead; null: unknown), `drops`, `shedding` (knobs active in the newest data) and `problems`, in words.
  */
-export function judge({ agents, overhead, drops, shedding, now_ns }, range, stored) {
+export function judge({ agents, overhead, counters, shedding, now_ns }, range, stored) {
+	const drops = lossesOf(counters.series);
 	const span_ms = coveredMs(range, stored);
 	const versions = countOf(agents.map((agent) => agent.version));
 	const usual = versions[0]?.[0];
 	const costOf = new Map(overhead.series.map((s) => [s.group, s.total]));
-	const dropsOf = sumBy(drops.series, (labels) => labels.node);
+	const dropsOf = sumBy(drops, (labels) => labels.node);
 	const shed = activeKnobs(shedding);
 	const judged = agents.map((agent) => {
 		const cost = costOf.get(agent.node);
@@ -45,8 +48,8 @@ export function judge({ agents, overhead, drops, shedding, now_ns }, range, stor
 	judged.sort((a, b) => (b.state === "silent") - (a.state === "silent") || b.drops - a.drops ||
 		b.problems.length - a.problems.length || (b.cores ?? 0) - (a.cores ?? 0) || (a.node < b.node ? -1 : 1));
 	return { agents: judged, versions, sending: judged.filter((agent) => agent.state === "sending").length,
-		 drops: [...sumBy(drops.series, (labels) => labels.counter)].sort((a, b) => b[1] - a[1])
-			.map(([counter, count]) => ({ counter, count, nodes: drops.series.filter((s) => s.labels?.counter === counter && s.total > 0).length })) };
+		 drops: [...sumBy(drops, (labels) => labels.counter)].sort((a, b) => b[1] - a[1])
+			.map(([counter, count]) => ({ counter, count, nodes: drops.filter((s) => s.labels?.counter === counter && s.total > 0).length })) };
 }
 
 /** "7 s", "10 m". */
@@ -73,6 +76,16 @@ function sumBy(series, keyOf) {
 			sums.set(key, (sums.get(key) ?? 0) + total);
 	}
 	return sums;
+}
+
+/** Those of @series that count a loss on their node; a twentieth of some counters may be lost. */
+function lossesOf(series) {
+	const countOf = new Map(series.map(({ labels, total }) => [`${labels?.node} ${labels?.counter}`, total]));
+
+	return series.filter(({ labels, total }) => {
+		const loss = LABEL_VALUES.counter[labels?.counter]?.loss;
+		return loss !== undefined && (!loss || total > (countOf.get(`${labels.node} ${loss}`) ?? 0) / ORDINARY_LOSSES);
+	});
 }
 
 /** By node, the knobs that are active in the newest step but one, which is complete. */
@@ -119,7 +132,7 @@ function collectorPanel(status, { agents, sending, versions }) {
 }
 
 function agentPanel({ agents }) {
-	const titles = [["Node", ""], ["State", ""], ["Last batch", "number"], ["Overhead", "number"], ["Dropped", "number"], ["Sheds", ""], ["Version", ""]];
+	const titles = [["Node", ""], ["State", ""], ["Last batch", "number"], ["Overhead", "number"], ["Dropped", "number"], ["Active load shedding", ""], ["Version", ""]];
 	const table = element("table", "list-table",
 			      element("thead", "", element("tr", "", ...titles.map(([title, kind]) => element("th", kind, title)))),
 			      element("tbody", "", ...agents.slice(0, ROWS_MAX).map(agentRow)));
@@ -136,6 +149,7 @@ function agentPanel({ agents }) {
 
 function agentRow(agent) {
 	const state = element("td", "", element("span", `state-chip ${agent.state === "sending" ? "good" : "bad"}`, agent.state));
+	state.title = agent.state === "silent" ? "No batch for a minute" : "";
 	const cell = (text, kind = "number") => element("td", kind, text);
 	const sheds = cell(agent.shedding.map((knob) => valueTitle("knob", knob)).join(", ") || "–", "wide");
 	const row = element("tr", "", cell(agent.node || "(no node)", "name"), state, cell(`${ageText(agent.age_ns)} ago`),

@@ -300,22 +300,22 @@ export async function fetchServiceCosts(range, signal) {
 	return { now, before, series };
 }
 
-// Counters of losses: their sentence says "dropped" or "lost".
-const DROP_COUNTERS = Object.entries(LABEL_VALUES.counter)
-	.filter(([, { title, meaning }]) => /\b(dropped|lost)\b/.test(title) && !meaning.includes("Nothing is lost"))
-	.map(([counter]) => counter);
+// Counters of losses, and those of which a part may be lost.
+const LOSS_COUNTERS = [...new Set(Object.entries(LABEL_VALUES.counter)
+	.filter(([, { loss }]) => loss !== undefined)
+	.flatMap(([counter, { loss }]) => loss ? [counter, loss] : [counter]))];
 
-/** The fleet's health in @range: { status, agents, now_ns, overhead, shedding, drops }, the latter three series by node. */
+/** The fleet's health in @range: { status, agents, now_ns, overhead, shedding, counters }, the latter three series by node. */
 export async function fetchFleet(range, signal) {
 	const between = { from: range.from_ms, to: range.to_ms };
 	const series = (type, query, group) => request("series", { ...between, type, query, group_by: group }, signal);
-	const [status, listed, overhead, shedding, drops] = await Promise.all([
+	const [status, listed, overhead, shedding, counters] = await Promise.all([
 		request("status", {}, signal), request("agents", {}, signal), series(TYPE.OVERHEAD, "{}", "node"),
 		series(TYPE.SHEDDING, "{}", "node,knob"),
-		series(TYPE.EVENTS, formatSelector([{ name: "counter", op: "=~", value: DROP_COUNTERS.join("|") }]), "node,counter"),
+		series(TYPE.EVENTS, formatSelector([{ name: "counter", op: "=~", value: LOSS_COUNTERS.join("|") }]), "node,counter"),
 	]);
 
-	return { status, agents: listed.agents, now_ns: listed.now_ns, overhead, shedding, drops };
+	return { status, agents: listed.agents, now_ns: listed.now_ns, overhead, shedding, counters };
 }
 
 /** The downloads of @view: [{ label, note, href }]. */

@@ -32,7 +32,9 @@ AGENT = "cairn-agent"
 CHANGES = [(400, "gpu-a1", {"knob": "off_cpu_unwind", "step": "1/4"}),
            (210, "gpu-a1", {"knob": "process_off_cpu", "step": "off", "pid": "4211", "comm": "llm-gateway"}),
            (150, "db-1", {"knob": "cpu_frequency", "step": "49Hz"})]
-DROPS = [("samples", "gpu-a1", 900), ("ring_full", "gpu-a1", 4), ("counts_full", "gpu-a1", 0.5), ("ring_full", "gpu-a2", 1)]  # counter, node, per s
+DROPS = [("samples", "gpu-a1", 900), ("ring_full", "gpu-a1", 4), ("counts_full", "gpu-a1", 0.5), ("ring_full", "gpu-a2", 1),
+         # No loss: of the switches fewer than a twentieth. A loss without the word.
+         ("switches", "gpu-a2", 9000), ("off_cpu_busy", "gpu-a2", 100), ("targets_full", "gpu-a2", 2)]  # counter, node, per s
 PROGRAMS = {"switches": 0.006, "sampler": 0.0022, "agent": 0.0041}
 
 # A service that trains on two GPUs of a node, for collectors that have GPUs. For each core in use: threads, kernels, bytes ...

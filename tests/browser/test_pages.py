@@ -55,7 +55,7 @@ def test_fleet_reports_silent_agents_and_drops(fake, open_page, artefact, width,
     assert int(agents["gpu-a1"][4].replace(",", "")) == pytest.approx(per_s * seconds, rel=0.05)
     assert re.match(r"0\.012\d? cores", agents["gpu-a1"][3]) and agents["gpu-b7"][4] == "0"
     drops = rows(page, 1)
-    assert [row[3] for row in drops] == ["ring_full", "counts_full"]  # samples are no loss
+    assert [row[3] for row in drops] == ["ring_full", "targets_full", "counts_full"]  # samples are no loss
     assert drops[0][1].startswith("Records dropped: ring buffer full.") and drops[0][2] == "2"
     assert page.complaints() == []
 

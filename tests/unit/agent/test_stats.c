@@ -43,8 +43,8 @@ static const struct {
 	  "or use a lower --frequency" },
 	{ &now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY],
 	  "agent: off-CPU intervals dropped: the agent's sweep or a waker held the thread's lock "
-	  "(off_cpu_busy: 7 in the last 60 s); nothing to do below 5 % of switches; report it "
-	  "above" },
+	  "(off_cpu_busy: 7 in the last 60 s); nothing to do below 5 % of switches; above, "
+	  "report it to cairn's developers" },
 	{ &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
 	  "agent: GPU driver calls not recorded, without effect on the program: two others were "
 	  "being recorded on the same CPU (gpu_calls_busy: 7 in the last 60 s); if one "
