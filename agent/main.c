@@ -371,7 +371,8 @@ static int start_watchdog(struct agent *agent, struct error *err)
 {
 	const struct watchdog_options options = {
 		.subject = "agent",
-		.advice = "its supervisor starts it again; report this line",
+		.advice = "a supervisor such as systemd starts it again; report this line to "
+			  "cairn's developers",
 		.turn_ms_max = TURN_MS_MAX,
 		.hung = &agent->hung,
 	};

@@ -207,7 +207,8 @@ static void post(struct restrictions *restrictions, int number)
 			event_warn_once(
 				restrictions->events, &restrictions->is_posted[i], "seccomp",
 				"refused system call %s: the agent never makes it; a library "
-				"tried, or somebody runs code in the agent: report it",
+				"tried, or somebody runs code in the agent; report it to cairn's "
+				"developers",
 				calls[i].name);
 			return;
 		}

@@ -162,7 +162,7 @@ static int dump_process(const struct dump_arguments *arguments, struct error *er
 	};
 	const struct watchdog_options watchdog = {
 		.subject = "cairn dump",
-		.advice = "the process runs on; report this line",
+		.advice = "the process runs on; report this line to cairn's developers",
 		.turn_ms_max = DUMP_MS_MAX,
 	};
 	struct process_dump *dump;

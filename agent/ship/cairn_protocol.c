@@ -96,31 +96,31 @@ static void acknowledge(struct cairn_client *cairn, const struct profile *profil
 	}
 }
 
+/** Of one batch a minute: the counters have the sums. */
 static void log_refused(const struct export_refused *refused)
 {
 	char time[UTC_TEXT_BYTES];
 
 	if (refused->late)
-		log_error("sender: the collector dropped %llu samples: older than its retention "
-			  "(it keeps those since %s); check this node's clock, or raise the "
-			  "collector's --retention",
+		log_error("sender: the collector dropped %llu samples of a batch: older than its "
+			  "retention (it keeps those since %s; samples_out_of_range counts all); "
+			  "check this node's clock, or raise the collector's --retention",
 			  (unsigned long long)refused->late,
 			  utc_text(refused->from_ns / NS_PER_SECOND, time));
 	if (refused->future)
-		log_error("sender: the collector dropped %llu samples: ahead of its clock (it "
-			  "accepts those until %s); check the clocks of this node and of the "
-			  "collector",
+		log_error("sender: the collector dropped %llu samples of a batch: ahead of its "
+			  "clock (it accepts those until %s; samples_out_of_range counts all); "
+			  "check the clocks of this node and of the collector",
 			  (unsigned long long)refused->future,
 			  utc_text(refused->to_ns / NS_PER_SECOND, time));
 	if (refused->series)
-		log_error("sender: the collector dropped %llu samples: too many series; look for "
-			  "labels of high cardinality",
+		log_error("sender: the collector dropped %llu samples of a batch: too many series "
+			  "(samples_series counts all); remove labels with many values",
 			  (unsigned long long)refused->series);
 	if (refused->other)
-		log_warn("sender: the collector stored %llu samples under the label other, without "
-			 "some of their labels: too many series; look for labels of high "
-			 "cardinality, "
-			 "such as thread names",
+		log_warn("sender: the collector stored %llu samples of a batch under the label "
+			 "other, without some of their labels: too many series (samples_other "
+			 "counts all); remove labels with many values, such as thread names",
 			 (unsigned long long)refused->other);
 }
 
@@ -258,6 +258,7 @@ static void cairn_cancel(void *context)
 
 const struct ship_protocol cairn_protocol = {
 	.server = "collector",
+	.refused_counter = "samples_refused",
 	.open = cairn_open,
 	.close = cairn_close,
 	.try_once = cairn_try_once,

@@ -172,6 +172,7 @@ static void otlp_cancel(void *context)
 
 const struct ship_protocol otlp_protocol = {
 	.server = "OTLP endpoint",
+	.refused_counter = "otlp_samples_refused",
 	.open = otlp_open,
 	.close = otlp_close,
 	.try_once = otlp_try_once,

@@ -42,7 +42,8 @@ struct ship_try {
 };
 
 struct ship_protocol {
-	const char *server; // "collector": of log lines
+	const char *server;          // "collector": of log lines
+	const char *refused_counter; // that counts all of which a log line names one batch
 	/** Returns 0 or a negative errno and @err. */
 	int (*open)(const struct sender_options *options, void **ret_context, struct error *err);
 	void (*close)(void *context);

@@ -119,13 +119,13 @@ static void log_away(struct sender *sender, const struct error *err)
 
 	spool_read_stats(sender->spool, &spool);
 	if (folder && spool.uses_folder)
-		log_warn("sender: export to %s %s failed: %s; spooling batches in %s (limit "
-			 "%llu MiB) until it answers",
+		log_warn("sender: export to %s %s failed: %s; spooling batches in %s until "
+			 "it answers (limit %llu MiB, then the oldest are dropped)",
 			 sender->protocol->server, sender->address, err->text, folder,
 			 (unsigned long long)(sender->spool_folder_bytes >> 20));
 	else
 		log_warn("sender: export to %s %s failed: %s; spooling batches in memory "
-			 "(limit %llu MiB) until it answers",
+			 "until it answers (limit %llu MiB, then the oldest are dropped)",
 			 sender->protocol->server, sender->address, err->text,
 			 (unsigned long long)(sender->spool_bytes >> 20));
 }
@@ -193,10 +193,11 @@ static void count_refused(struct sender *sender, const struct batch *batch, cons
 	    ns_between(sender->refused_logged_ns, now_ns) < REFUSED_LOG_S * NS_PER_SECOND)
 		return;
 	sender->refused_logged_ns = now_ns;
-	log_error("sender: dropped batch %llu (%llu samples): %s; others are counted only, for a "
-		  "minute",
-		  (unsigned long long)batch->id.sequence, (unsigned long long)batch->sample_count,
-		  err->text);
+	log_error("sender: %s %s refused batch %llu: dropped its %llu samples: %s (logged at most "
+		  "once a minute; %s counts all)",
+		  sender->protocol->server, sender->address, (unsigned long long)batch->id.sequence,
+		  (unsigned long long)batch->sample_count, err->text,
+		  sender->protocol->refused_counter);
 }
 
 static void count_resend(struct sender *sender)

@@ -419,10 +419,12 @@ static int open_to_write(struct keeper *keeper, struct error *err)
 	}
 	if (rc == 0 && db_damage(keeper->store->db)[0]) {
 		keeper->damaged_openings++;
-		log_error("store %s: damaged: %s; queries skip the damaged part; to list it, stop "
-			  "the "
-			  "collector and run cairn-collector --check, or check a restored backup",
-			  keeper->path, db_damage(keeper->store->db));
+		log_error(
+			"store %s: damaged: %s; queries skip the damaged part; stop the collector "
+			"and "
+			"run --check to list it, or, without stopping, restore a backup elsewhere "
+			"and run --check there",
+			keeper->path, db_damage(keeper->store->db));
 	}
 	return rc ? error_set(err, rc == -EUCLEAN ? -EBADMSG : rc, "%s", cause.text) : 0;
 }
