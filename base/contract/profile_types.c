@@ -64,9 +64,10 @@ static const struct profile_type_spec specs[] = {
 	{ TYPE(GPU_SPIN), IN(THREAD_TIME), .word = "gpu-spin", .title = "GPU busy-wait",
 	  .rate = "cores", REDUCED_BY(KNOB_CPU_FREQUENCY),
 	  .meaning = "CPU time spent polling for a GPU in its driver, by stack; not part of CPU "
-		     "time" },
+		     "time, which is so much less than what top shows" },
 	{ TYPE(THROTTLED), IN(THREAD_TIME), .word = "throttled", .title = "Throttled",
-	  .rate = "CPUs throttled", .meaning = "Time that a container's CPU quota throttled it",
+	  .rate = "CPUs throttled",
+	  .meaning = "Time that a container's CPU quota throttled it, summed over CPUs",
 	  .no_stacks = "The kernel counts this per container, without stacks. What used up the "
 		       "quota, and what waited for it:",
 	  .see = { PROFILE_TYPE_CPU, PROFILE_TYPE_SCHED_DELAY } },

@@ -22,7 +22,7 @@ static const struct {
 	[GPU_CLASS_AMBIGUOUS] = {
 		.name = "gpu_ambiguous",
 		.title = "Several GPU bottlenecks of similar size",
-		.advice = { "Look at each: their shares are within 20 % of each other." },
+		.advice = { "Check each: their shares are within 20 % of each other." },
 	},
 	[GPU_CLASS_STARVED] = {
 		.name = "gpu_starved",
@@ -100,8 +100,8 @@ static const struct {
 	[GPU_CLASS_GIL] = {
 		.name = "gpu_gil",
 		.title = "GIL contention: launching threads wait for Python's global interpreter lock",
-		.advice = { "Move the Python functions with the most CPU time in other threads to another "
-			    "process: they hold the GIL.",
+		.advice = { "Look for functions with much CPU time in other threads that do not release the "
+			    "GIL, and move them to another process.",
 			    "`cairn dump PID` shows the thread that holds it now." },
 	},
 	[GPU_CLASS_COLLECTIVE] = {

@@ -50,7 +50,7 @@ static const struct {
 	[VERDICT_NO_DEMAND] = {
 		.name = "no_demand",
 		.title = "No demand: threads are idle",
-		.advice = { "Diagnose the service that calls this one: its threads wait for work." },
+		.advice = { "Diagnose the service that calls this one: the threads here wait for its requests." },
 	},
 	[VERDICT_NONE] = {
 		.name = "none",
@@ -61,7 +61,7 @@ static const struct {
 	[VERDICT_AMBIGUOUS] = {
 		.name = "ambiguous",
 		.title = "More than one bottleneck",
-		.advice = { "Look at each: their shares are too close to name one." },
+		.advice = { "Check each: their shares are too close to name one." },
 	},
 	[VERDICT_THROTTLED] = {
 		.name = "throttled",
@@ -87,7 +87,7 @@ static const struct {
 		.threshold = 0.10,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(GIL),
-		.advice = { "The Python functions with the most CPU time hold the GIL: optimize those first.",
+		.advice = { "Look for functions with much CPU time that do not release the GIL, and optimize those.",
 			    "Use processes instead of threads, or native code that releases the GIL.",
 			    HOLDER_ADVICE },
 	},
@@ -124,7 +124,7 @@ static const struct {
 		.threshold = 0.30,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(PIPE),
-		.advice = { "Look at the process at the other end of the pipe.",
+		.advice = { "Diagnose the process at the other end of the pipe.",
 			    "Agents with --wakers record its stacks: the profile type Off-wake (wakers)." },
 	},
 	[VERDICT_CPU_PYTHON] = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Annotations of a chart: CPU throttling and load shedding. Pure functions, and their drawing.
 
-import { formatDuration, formatShare } from "./format.js";
+import { formatNumber } from "./format.js";
 import { knobSentence } from "./knob.js";
 import { specOf } from "./profile_type.js";
 import { stepsOf } from "./series_stack.js";
@@ -9,13 +9,13 @@ import { stepsOf } from "./series_stack.js";
 const BAND_HEIGHT = 4;	 // px, of the band at the top of the plot
 const MARK_SIZE = 4;	 // px, half the width of a mark on the time axis
 const REACH = 7;	 // px from a mark within which the pointer selects it
-const SHARE_MIN = 0.001; // of a step; less is drawn as none
+const CPUS_MIN = 0.001; // of a step; less is drawn as none
 const STRIP_HEIGHT = 3;	 // px, of the strip on the time axis
 const ARRIVES_MS = 10000; // agents send every 5 s: older data is complete
 
 /**
  * The marks of fetchMarks()'s answer for @range (in ms): { throttled, changes, shedding, gaps }.
- *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null without throttling
+ *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, cpus }] }, null without throttling
  *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of its step, the at-th
  *   shedding   [{ knob, step, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: when each
  *              shedding step was active and on how many agents; for the whole range, and in the newest data?
@@ -54,10 +54,10 @@ function throttledOf(answer, range, stored) {
 		return null;
 	for (let at = 0; at < stepCount; at++) {
 		// The maximum: a mean of throttled and unthrottled containers describes neither.
-		const share = Math.max(...answer.series.map((s) => s.values[at])) / answer.step_ns;
-		if (share >= SHARE_MIN)
+		const cpus = Math.max(...answer.series.map((s) => s.values[at])) / answer.step_ns;
+		if (cpus >= CPUS_MIN)
 			steps.push({ from_ms: Math.max(range.from_ms, first_ms + at * step_ms),
-				     to_ms: Math.min(range.to_ms, first_ms + (at + 1) * step_ms), share });
+				     to_ms: Math.min(range.to_ms, first_ms + (at + 1) * step_ms), cpus });
 	}
 	return { groups, steps, total: groups.reduce((sum, g) => sum + g.total, 0), span_ms: Math.max(1, to_ms - from_ms) };
 }
@@ -98,12 +98,9 @@ function spansOf(values, timeOf) {
 	return spans;
 }
 
-/** "12 % of the time"; with several CPUs the sum can exceed the range. */
-export function throttledShare(total_ns, span_ms) {
-	const span_ns = span_ms * 1e6;
-
-	return total_ns <= span_ns ? `${formatShare(total_ns, span_ns)} of the time` :
-		`${formatDuration(total_ns)} of CPU time in ${formatDuration(span_ns)}`;
+/** "0.48 CPUs": the kernel sums throttled time over the CPUs whose threads it stopped. */
+export function throttledCpus(total_ns, span_ms) {
+	return `${formatNumber(total_ns / (span_ms * 1e6))} CPUs`;
 }
 
 /** Draw @marks, with `reduced` from reducedIn() for the shown type, into @plot: { ctx, palette, xOf(time_ms), top, bottom }. */
@@ -113,10 +110,10 @@ export function drawMarks(marks, plot) {
 	for (const gap of marks.gaps)
 		drawGap(plot, xOf(gap.from_ms), xOf(gap.to_ms));
 	ctx.fillStyle = palette.warn;
-	for (const { from_ms, to_ms, share } of marks.throttled?.steps ?? []) {
+	for (const { from_ms, to_ms, cpus } of marks.throttled?.steps ?? []) {
 		const left = Math.round(xOf(from_ms));
 		const right = Math.max(left + 1, Math.round(xOf(to_ms)));
-		ctx.globalAlpha = 0.08 + 0.17 * Math.min(1, share);
+		ctx.globalAlpha = 0.08 + 0.17 * Math.min(1, cpus);
 		ctx.fillRect(left, top, right - left, bottom - top);
 		ctx.globalAlpha = 1;
 		ctx.fillRect(left, top - BAND_HEIGHT, right - left, BAND_HEIGHT);
@@ -193,7 +190,7 @@ export function reducedAt(marks, time_ms) {
 	return marks.reduced.filter(({ spans }) => spans.some(({ from_ms, to_ms }) => from_ms <= time_ms && time_ms < to_ms)).map(({ text }) => text);
 }
 
-/** The share of the step around @time_ms that was throttled, 0 for none. */
+/** How many CPUs were throttled in the step around @time_ms. */
 export function throttledAt(marks, time_ms) {
-	return marks.throttled?.steps.find(({ from_ms, to_ms }) => from_ms <= time_ms && time_ms < to_ms)?.share ?? 0;
+	return marks.throttled?.steps.find(({ from_ms, to_ms }) => from_ms <= time_ms && time_ms < to_ms)?.cpus ?? 0;
 }

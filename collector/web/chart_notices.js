@@ -2,7 +2,7 @@
 // Notices above the chart: excluded idle time, active filters on waits and states, throttling, load
 // shedding.
 
-import { reducedIn, throttledShare } from "./chart_marks.js";
+import { reducedIn, throttledCpus } from "./chart_marks.js";
 import { TYPE } from "./contract.js";
 import { byId, element } from "./element.js";
 import { formatDuration, formatMoment, formatNumber, formatRange, formatShare } from "./format.js";
@@ -108,8 +108,8 @@ export class ChartNotices {
 									     showType(view, TYPE.THROTTLED)));
 		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
-		notice.title = "The CPU quota (cgroup cpu.max) stopped runnable threads until its next period. " +
-			"Throttled time is summed over CPUs.";
+		notice.title = "The CPU quota (cgroup cpu.max) stopped runnable threads until its next period: " +
+			"on so many CPUs, on average over this range.";
 		return notice;
 	}
 
@@ -172,11 +172,11 @@ function spanWords({ spans, is_whole, to_end }) {
 	return spans.length > 1 ? `${words}, ${spans.length} times` : words;
 }
 
-/** "12 % of the time", or the share of each group. */
+/** "0.48 CPUs", or those of each group. */
 function throttledWords({ groups, total, span_ms }, label) {
 	if (groups.length === 1 && label !== "service")
-		return [element("b", "", throttledShare(total, span_ms))];
-	const named = groups.slice(0, GROUPS_NAMED).map(({ group, total: of }) => `${group || "no " + label} ${throttledShare(of, span_ms)}`);
+		return [element("b", "", throttledCpus(total, span_ms))];
+	const named = groups.slice(0, GROUPS_NAMED).map(({ group, total: of }) => `${group || "no " + label} ${throttledCpus(of, span_ms)}`);
 
 	if (groups.length > GROUPS_NAMED)
 		named.push(`${groups.length - GROUPS_NAMED} more`);

@@ -78,7 +78,7 @@ function quoted(sentence) {
 }
 
 function spanOf({ range_ns = 0 }) {
-	return range_ns < 30e9 ? "Select 30 s or more for higher confidence." : "";
+	return range_ns < 30e9 ? "A range below 30 s has few samples: enough for a spike, not for steady load." : "";
 }
 
 /** The GPU's verdict where it differs from the card's @shown class, its candidates, figures and missing data. */

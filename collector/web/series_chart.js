@@ -4,7 +4,7 @@
 import { valueTicks } from "./axis_ticks.js";
 import { changesNear, drawMarks, isInGap, reducedAt, throttledAt } from "./chart_marks.js";
 import { element } from "./element.js";
-import { formatDuration, formatRange, formatShare, formatTime } from "./format.js";
+import { formatDuration, formatNumber, formatRange, formatTime } from "./format.js";
 import { valueTitle } from "./label_value.js";
 import { SERIES_COLORS } from "./palette.js";
 import { stackSeries } from "./series_stack.js";
@@ -427,7 +427,7 @@ export class SeriesChart extends EventTarget {
 	}
 
 	#markNotes(x, time_ms) {
-		const share = throttledAt(this.#marks, time_ms);
+		const cpus = throttledAt(this.#marks, time_ms);
 		const changes = changesNear(this.#marks, x, (time) => this.#xOf(time));
 		const reduced = reducedAt(this.#marks, time_ms);
 		const notes = changes.slice(0, TOOLTIP_CHANGES_MAX).map(({ text }) => element("span", "tooltip-change", `▲ Load shedding: ${text}`));
@@ -437,8 +437,8 @@ export class SeriesChart extends EventTarget {
 		if (reduced.length > 0)
 			notes.push(element("span", "tooltip-change", `Active: ${reduced.slice(0, TOOLTIP_CHANGES_MAX).join(", ")}` +
 				(reduced.length > TOOLTIP_CHANGES_MAX ? ` and ${reduced.length - TOOLTIP_CHANGES_MAX} more` : "")));
-		if (share > 0)
-			notes.unshift(element("span", "tooltip-throttled", `Throttled by the CPU quota: ${formatShare(share, 1)} of this time`));
+		if (cpus > 0)
+			notes.unshift(element("span", "tooltip-throttled", `Throttled by the CPU quota: ${formatNumber(cpus)} CPUs`));
 		return notes;
 	}
 }

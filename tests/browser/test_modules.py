@@ -214,7 +214,7 @@ def test_marks_match_event_times(call):
     answers = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of((LESS, [0, 0, 1]), (MORE, [1, 0, 0])),
                "shedding": answer_of()}
     marks = call("chart_marks", "marksOf", answers, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
-    assert [(s["from_ms"], s["to_ms"], s["share"]) for s in marks["throttled"]["steps"]] == [(1000, 2000, 0.5), (2000, 3000, 2)]
+    assert [(s["from_ms"], s["to_ms"], s["cpus"]) for s in marks["throttled"]["steps"]] == [(1000, 2000, 0.5), (2000, 3000, 2)]
     assert marks["throttled"]["span_ms"] == 2000 and marks["throttled"]["total"] == 2.6e9
     assert [(c["time_ms"], c["text"]) for c in marks["changes"]] == [(500, "off-CPU stacks at 1/1"), (2500, "off-CPU stacks at 1/4")]
 
@@ -295,9 +295,9 @@ def test_no_events_make_no_marks(call):
     assert call("chart_marks", "marksOf", free, between, stored)["throttled"] is None
 
 
-@pytest.mark.parametrize("total_ns, text", [(108e9, "12.0 % of the time"), (1800e9, "30 m of CPU time in 15 m")])
+@pytest.mark.parametrize("total_ns, text", [(108e9, "0.12 CPUs"), (1800e9, "2.00 CPUs")])
 def test_formats_throttling(call, total_ns, text):
-    assert call("chart_marks", "throttledShare", total_ns, 900_000).replace("\u202f", " ") == text
+    assert call("chart_marks", "throttledCpus", total_ns, 900_000).replace("\u202f", " ") == text
 
 
 def test_stacks_states_in_order_and_all_waits(call):

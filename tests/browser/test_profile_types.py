@@ -261,10 +261,10 @@ def test_every_type_shows_throttling(fake, open_page, artefact):
     page = open_page(address(fake.url, query=profiles.THROTTLED_SERVICE))
     page.screenshot(artefact("profile-throttled-notice"))
     notice = shown(page.text(".notice-throttled"))
-    share = 100 * profiles.THROTTLED_S * profiles.THROTTLED_SHARE / 900
-    assert float(re.search(r"Throttled ([\d.]+) % of the time: the container’s CPU quota", notice)[1]) == pytest.approx(share, rel=0.05)
+    cpus = profiles.THROTTLED_S * profiles.THROTTLED_SHARE / 900
+    assert float(re.search(r"Throttled ([\d.]+) CPUs: the container’s CPU quota", notice)[1]) == pytest.approx(cpus, rel=0.05)
     begin_ms = (fake.server.api.data.started_s - profiles.THROTTLED_AGE_S) * 1000
-    assert "Throttled by the CPU quota: 62.0 % of this time" in hovered(page, begin_ms + profiles.THROTTLED_S * 500)
+    assert "Throttled by the CPU quota: 0.62 CPUs" in hovered(page, begin_ms + profiles.THROTTLED_S * 500)
     assert "Throttled" not in hovered(page, begin_ms - 60000)
     pick_type(page, profiles.GROWTH)
     assert page.shown(".notice-throttled")
