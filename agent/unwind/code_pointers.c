@@ -8,7 +8,12 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 
-enum { ENTRY_BYTES_MAX = 64, RELOCATIONS_AT_ONCE = 512 };
+enum {
+	ENTRY_BYTES_MAX = 64,
+	RELOCATIONS_AT_ONCE = 512,
+	CODE_BYTES_AT_ONCE = 256 << 10,
+	REFERENCE_BYTES = 7, // the longest that names code
+};
 
 struct search {
 	const struct elf *elf;
@@ -113,6 +118,56 @@ static void search_relocations(struct search *search, const Elf64_Shdr *section)
 	}
 }
 
+/* ---- code ------------------------------------------------------------------------------------ */
+
+/* What the instruction at @bytes calls, or the address that it computes from its own; 0: neither. */
+static uint64_t referred_to(const uint8_t *bytes, uint64_t address)
+{
+	// lea distance(%rip) to one of 16 registers
+	bool is_lea = (bytes[0] & 0xfb) == 0x48 && bytes[1] == 0x8d && (bytes[2] & 0xc7) == 5;
+	uint8_t opcode_bytes = is_lea ? 3 : 1;
+	int32_t distance;
+
+	if (!is_lea && bytes[0] != 0xe8)
+		return 0;
+	memcpy(&distance, bytes + opcode_bytes, sizeof(distance));
+	return address + opcode_bytes + sizeof(distance) + (uint64_t)(int64_t)distance;
+}
+
+/* Any byte may begin an instruction: guesses. */
+static void search_bytes(struct search *search, const uint8_t *bytes, size_t size, uint64_t address)
+{
+	uint64_t start = search->extents[0].start;
+	uint64_t length = search->extents[search->extent_count - 1].limit - start;
+
+	for (size_t at = 0; at + REFERENCE_BYTES <= size && !search->rc; at++) {
+		uint64_t target = referred_to(bytes + at, address + at);
+
+		if (target && target - start < length)
+			add(search, target, true);
+	}
+}
+
+/* Functions that are called, or passed on, by code with unwind information. */
+static void search_code(struct search *search, const Elf64_Phdr *load)
+{
+	_cleanup_free_ uint8_t *bytes = malloc(CODE_BYTES_AT_ONCE);
+	uint64_t limit = load->p_filesz < CODE_POINTERS_CODE_BYTES_MAX
+				 ? load->p_filesz
+				 : CODE_POINTERS_CODE_BYTES_MAX;
+
+	if (!bytes)
+		search->rc = -ENOMEM;
+	for (uint64_t at = 0; at + REFERENCE_BYTES <= limit && !search->rc;) {
+		size_t size = limit - at < CODE_BYTES_AT_ONCE ? limit - at : CODE_BYTES_AT_ONCE;
+
+		if (elf_read(search->elf, load->p_offset + at, bytes, size))
+			return;
+		search_bytes(search, bytes, size, load->p_vaddr + at);
+		at += size - REFERENCE_BYTES + 1; // an instruction may lie across the end
+	}
+}
+
 /* ---- all ------------------------------------------------------------------------------------ */
 
 /* A start that is none of a guess comes first. */
@@ -142,12 +197,15 @@ int code_pointers_read(const struct elf *elf, const struct code_extent *extents,
 	_cleanup_free_ Elf64_Shdr *sections = NULL;
 	uint32_t section_count = 0;
 
-	if (elf->header.e_machine != EM_X86_64)
+	if (elf->header.e_machine != EM_X86_64 || !count)
 		return 0;
 	search_entry(&search);
-	for (uint32_t i = 0; i < elf->load_count; i++)
-		if (elf->loads[i].p_flags & PF_W && !(elf->loads[i].p_flags & PF_X))
+	for (uint32_t i = 0; i < elf->load_count; i++) {
+		if (elf->loads[i].p_flags & PF_X)
+			search_code(&search, &elf->loads[i]);
+		else if (elf->loads[i].p_flags & PF_W)
 			search_data(&search, &elf->loads[i]);
+	}
 	if (elf_read_sections(elf, &sections, &section_count) == 0)
 		for (uint32_t i = 0; i < section_count; i++)
 			if (sections[i].sh_type == SHT_RELA)

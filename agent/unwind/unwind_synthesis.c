@@ -17,7 +17,8 @@ enum {
 	SCANNED_GAPS_MAX = 4096,      // a libc without unwind information has fewer
 	SCANNED_GAP_BYTES_MIN = 16,   // less is padding, except before a thread's first code
 	SCANNED_BYTES_MAX = 2 << 20,  // musl has 0.6 MB of code; a larger file is no libc
-	ANALYZED_BYTES_MAX = 4 << 20, // of code in a file, to analyze its gaps
+	ANALYZED_BYTES_MAX = 4 << 20, // of code in a file, to analyze its gaps by symbols
+	LARGE_GAP_BYTES_MIN = 256,    // more than functions are aligned to: code
 	PATTERN_BYTES_MAX = 16,
 	MAKECONTEXT_BYTES_MAX = 1024, // glibc's has 400
 	LEA_BYTES = 7,
@@ -247,20 +248,41 @@ static int read_gap(const struct elf *elf, const struct code_extent *gap, uint8_
 		    : -ENOEXEC;
 }
 
-/* Large files have many symbols and little code without rules: skip them. */
-static int read_starts(const struct elf *elf, const struct gap_list *list,
-		       struct function_starts *ret_starts)
+static bool is_large(const struct elf *elf)
 {
-	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
 	uint64_t code_bytes = 0;
 
 	for (uint32_t i = 0; i < elf->load_count; i++)
 		if (elf->loads[i].p_flags & PF_X)
 			code_bytes += elf->loads[i].p_filesz;
-	if (code_bytes > ANALYZED_BYTES_MAX)
+	return code_bytes > ANALYZED_BYTES_MAX;
+}
+
+static bool has_large_gap(const struct gap_list *list)
+{
+	for (uint32_t i = 0; i < list->count; i++)
+		if (list->gaps[i].limit - list->gaps[i].start >= LARGE_GAP_BYTES_MIN)
+			return true;
+	return false;
+}
+
+/*
+ * Large files have many symbols and little code without rules: functions that are found in stacks are analyzed by their
+ * symbols later. Those of a stripped file, such as ONNX Runtime's kernels in assembly, have none: their addresses are in
+ * its data.
+ */
+static int read_starts(const struct elf *elf, const struct gap_list *list,
+		       struct function_starts *ret_starts)
+{
+	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
+	bool large = is_large(elf);
+
+	if (large && !has_large_gap(list))
 		return 0;
 	int rc = elf_symbols_init(&symbols, elf);
-	if (!rc)
+	if (!rc && large && elf_symbols_find_section(&symbols, ".symtab"))
+		return 0;
+	if (!rc && !large)
 		rc = function_starts_read(&symbols, list->gaps, list->count, ret_starts);
 	if (rc == -ENOMEM || ret_starts->count || elf->header.e_machine != EM_X86_64)
 		return rc == -ENOMEM ? rc : 0;

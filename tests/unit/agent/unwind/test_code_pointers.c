@@ -128,6 +128,92 @@ TEST(code_behind_tables_names_functions)
 		    &image, 0x100, "by lea");
 }
 
+/* lea distance(%rip), %rax, at LEA */
+enum { LEA = 0x10, LEA_BYTES = 7, LARGE = 0x1000000, LARGE_BYTES = 5 << 20 };
+static const uint8_t lea[LEA_BYTES] = { 0x48, 0x8d, 0x05, FUNCTION - LEA - LEA_BYTES };
+#define LEA_ROWS "0 none | 10 7+8 = c-8 | 20 none"
+
+static void put_described_lea(struct cfi_image *image)
+{
+	begin(image);
+	cfi_image_put_usual_common(image);
+	cfi_image_put_function(image, LEA, 0x10, NULL, 0);
+	memcpy(image->text + LEA, lea, sizeof(lea));
+	image->text[LEA + 0x10 - 1] = 0xc3; // ret
+}
+
+TEST(described_code_names_functions)
+{
+	static const struct {
+		const char *what;
+		uint8_t code[LEA_BYTES + 1];
+		const char *rows;
+	} rows[] = {
+		{ "lea to %rax", { 0x48, 0x8d, 0x05, 0x69 }, LEA_ROWS " | " FUNCTION_ROWS },
+		{ "lea to %r15", { 0x4c, 0x8d, 0x3d, 0x69 }, LEA_ROWS " | " FUNCTION_ROWS },
+		{ "call", { 0xe8, 0x6b }, LEA_ROWS " | " FUNCTION_ROWS },
+		{ "an offset in a structure", { 0x48, 0x8d, 0x87, 0x69 }, LEA_ROWS },
+		{ "another load", { 0x48, 0x8b, 0x05, 0x69 }, LEA_ROWS },
+		{ "outside", { 0x48, 0x8d, 0x05, 0x69, 0, 0x10 }, LEA_ROWS },
+		{ "described code", { 0x48, 0x8d, 0x05, 0x08 }, LEA_ROWS },
+	};
+
+	for EACH (row, rows) {
+		struct cfi_image image;
+
+		put_described_lea(&image);
+		memcpy(image.text + LEA, row->code, sizeof(row->code));
+		expect_rows(row->rows, &image, 0x100, row->what);
+	}
+}
+
+/* With a segment of code that is large, as ONNX Runtime's, all of it described. */
+static void put_large(struct cfi_image *image)
+{
+	put_described_lea(image);
+	cfi_image_put_function(image, LARGE - CFI_TEXT, LARGE_BYTES, NULL, 0);
+	image->segments[3] = (Elf64_Phdr){ .p_type = PT_LOAD,
+					   .p_flags = PF_R | PF_X,
+					   .p_offset = CFI_IMAGE_BYTES,
+					   .p_vaddr = LARGE,
+					   .p_filesz = LARGE_BYTES,
+					   .p_memsz = LARGE_BYTES };
+}
+
+static void expect_large_rows(const char *expected, const struct cfi_image *image, const char *what)
+{
+	struct unwind_table *table = NULL;
+	struct error err = { 0 };
+	struct stat status;
+	struct elf elf;
+	int fd = memfd_create("large", MFD_CLOEXEC);
+
+	assert_int_equal(CFI_IMAGE_BYTES, write(fd, image, CFI_IMAGE_BYTES));
+	assert_int_equal(0, ftruncate(fd, CFI_IMAGE_BYTES + LARGE_BYTES));
+	assert_int_equal(0, fstat(fd, &status));
+	assert_int_equal(0, elf_read_headers_of(fd, &status, EM_X86_64, &elf, &err));
+	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
+	close(fd);
+	EXPECT_STR(expected, rows_of(table, 0x100), what);
+	unwind_table_free(table);
+}
+
+TEST(large_stripped_files_name_functions)
+{
+	struct cfi_image image;
+
+	put_large(&image);
+	expect_large_rows(LEA_ROWS " | " FUNCTION_ROWS, &image, "without symbols");
+	cfi_image_add_section(&image, ".symtab", (Elf64_Shdr){ .sh_type = SHT_SYMTAB });
+	expect_large_rows(LEA_ROWS, &image, "symbols show them later");
+
+	put_large(&image);
+	cfi_image_put_function(&image, 0xf0, CFI_TEXT_BYTES - 0xf0, NULL, 0);
+	expect_large_rows(LEA_ROWS " | f0 7+8 = c-8", &image, "no gap is larger than padding");
+}
+
 RUN_TESTS(cmocka_unit_test(the_entry_names_main), cmocka_unit_test(data_names_functions),
 	  cmocka_unit_test(relocations_name_functions), cmocka_unit_test(labels_are_no_functions),
-	  cmocka_unit_test(code_behind_tables_names_functions))
+	  cmocka_unit_test(code_behind_tables_names_functions),
+	  cmocka_unit_test(described_code_names_functions),
+	  cmocka_unit_test(large_stripped_files_name_functions))
