@@ -40,7 +40,7 @@ static const char notes_format[] =
 	"SELECTOR is PromQL's: '{service=\"llm\", node!~\"test.*\"}', or a bare service\n"
 	"name. TIME is now, now-5m, RFC 3339 (2026-11-21T10:00:00Z) or Unix seconds.\n"
 	"BASELINE is a duration (the same series so long ago), a selector (other series at the\n"
-	"same time), or rest (the time from --against-from to --against-to but for the range).\n"
+	"same time), or rest (the time from --against-from to --against-to except the range).\n"
 	"Without one it is the time just before the range.\n"
 	"\n"
 	"Values are per instance: a pod, or for what is in none its node. --per none takes all\n"
@@ -85,7 +85,7 @@ static int parse(int argc, char **argv, struct diff_options *options,
 		{ "only", 0, CONFIG_STRING, &options->only, NULL, 0, 0, "WORDS",
 		  "functions that are new, gone, grown or shrunk (with commas)" },
 		{ "all", 'a', CONFIG_BOOL, &options->all, NULL, 0, 0, NULL,
-		  "also changes that may be chance" },
+		  "also changes that are not significant" },
 		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
 		  "include idle off-CPU time" },
 		{ "limit", 'n', CONFIG_UINT, &options->limit, "40", 1, FUNCTIONS_MAX, "N",

@@ -20,7 +20,7 @@ static const char help[] =
 	"  cairn doctor --collector collector.example:7171\n"
 	"  cairn doctor --config /etc/cairn/agent.yaml\n"
 	"\n"
-	"It looks at the kernel, capabilities, cgroups, clock and disk, samples for half a second, "
+	"It checks the kernel, capabilities, cgroups, clock and disk, samples for half a second, "
 	"and\n"
 	"asks the collector whether it takes profiles of this agent. The exit status is 1 if\n"
 	"something is missing. `cairn-agent --help` lists the settings.\n";

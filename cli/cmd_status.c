@@ -174,7 +174,7 @@ static void print_agents(const json_t *agents, uint64_t now_ns, bool silent_only
 			print_agent(agent, now_ns, columns);
 	}
 	if (count_silent(agents))
-		puts("\nsilent: look at the agent's log on that node, or ask /readyz of its "
+		puts("\nsilent: see the agent's log on that node, or ask /readyz of its "
 		     "--admin; "
 		     "a node that was retired is listed until the collector restarts");
 }

@@ -232,12 +232,12 @@ static void print_counts(const json_t *root, uint32_t chosen, uint32_t rows, uin
 		fprintf(stream, "%u more; --limit shows them\n", chosen - rows);
 	if (!significant)
 		fprintf(stream,
-			"No function of %u changed by more than chance; a longer range tells "
+			"No function of %u changed significantly; a longer range tells "
 			"more%s.\n",
 			functions, choice->all ? "" : ", --all shows what there is");
 	else if (!choice->all)
 		fprintf(stream,
-			"%u of %u functions changed by more than chance; --all shows the "
+			"%u of %u functions changed significantly; --all shows the "
 			"others.\n",
 			significant, functions);
 }

@@ -538,7 +538,7 @@ static void report_launcher(struct collector *collector)
 	collector->launcher_restarts = restarts;
 	metrics_add(&collector->metrics, METRIC_LAUNCHER_RESTARTS, more);
 	log_warn("debug files: the launcher of their readers died and was started again (%u times "
-		 "since start): look for the OOM killer in the kernel's log",
+		 "since start): check the kernel's log for the OOM killer",
 		 restarts);
 }
 

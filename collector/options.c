@@ -392,7 +392,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .default_text = "1m",
 		  .max = HOUR_NS,
 		  .argument = "TIME",
-		  .help = "Look so often for spikes of all services, count them in /metrics and "
+		  .help = "Scan so often for spikes of all services, count them in /metrics and "
 			  "post "
 			  "them to --spike-webhook; 0s: never" },
 		{ .name = "spike-webhook",

@@ -20,7 +20,7 @@ enum {
 	MODULE_FUNCTAB_AT = 16 * 8, // moduledata.ftab, a part of the table too
 	READ_BYTES = 64 << 10,
 	RELOCATIONS_BYTES_MAX = 64 << 20,
-	MODULE_BYTES_MAX = 16 << 20, // of the section that moduledata is looked for in
+	MODULE_BYTES_MAX = 16 << 20, // of the section that is searched for moduledata
 };
 
 static bool is_code(const struct elf *elf, uint64_t address)

@@ -7,7 +7,7 @@ enum {
 	CLONE_BYTES_MAX = 256,  // glibc's has 76
 	CLONE_ROWS_MAX = 8,     // glibc's has one
 	PADDING_BYTES_MAX = 64, // before the new thread's code: it is aligned
-	THREADS_MAX = 64,       // ranges that begin a thread, looked at in a file; glibc has three
+	THREADS_MAX = 64,       // of a file, that begin a thread; glibc has three
 	INSTRUCTION_BYTES = 4,
 };
 

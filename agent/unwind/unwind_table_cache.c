@@ -22,7 +22,7 @@
 
 enum {
 	NAME_BYTES = 64,
-	FILES_MAX = 65536,             // looked at when evicting
+	FILES_MAX = 65536,             // considered when evicting
 	UNFINISHED_SECONDS_MAX = 3600, // then its writer is gone
 };
 

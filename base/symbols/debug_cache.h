@@ -8,7 +8,7 @@
 #include "base/error.h"
 
 enum {
-	DEBUG_CACHE_FILES_MAX = 16384, // looked at when room is made; more are left alone
+	DEBUG_CACHE_FILES_MAX = 16384, // considered when room is made; more are left alone
 	DEBUG_CACHE_REFUSAL_S = 3600,  // so long a server's "no" is believed
 	DEBUG_CACHE_ID_BYTES_MAX = 32, // of a build id; SHA-256's are the longest
 	DEBUG_CACHE_NAME_BYTES = 2 * DEBUG_CACHE_ID_BYTES_MAX + 16,

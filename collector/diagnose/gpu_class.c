@@ -88,7 +88,7 @@ static const struct {
 	[GPU_CLASS_MEMORY_GROWTH] = {
 		.name = "gpu_memory_growth",
 		.title = "GPU memory grows without bound",
-		.advice = { "Look at the stacks shown: they hold more memory at the end of the range than at "
+		.advice = { "See the stacks shown: they hold more memory at the end of the range than at "
 			    "its beginning.",
 			    "Common causes: losses summed with their graphs, caches without a limit." },
 	},
@@ -100,7 +100,7 @@ static const struct {
 	[GPU_CLASS_GIL] = {
 		.name = "gpu_gil",
 		.title = "GIL contention: launching threads wait for Python's global interpreter lock",
-		.advice = { "Look for functions with much CPU time in other threads that do not release the "
+		.advice = { "Find functions with much CPU time in other threads that do not release the "
 			    "GIL, and move them to another process.",
 			    "`cairn dump PID` shows the thread that holds it now." },
 	},

@@ -87,7 +87,7 @@ static const struct {
 		.threshold = 0.10,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(GIL),
-		.advice = { "Look for functions with much CPU time that do not release the GIL, and optimize those.",
+		.advice = { "Find functions with much CPU time that do not release the GIL, and optimize those.",
 			    "Use processes instead of threads, or native code that releases the GIL.",
 			    HOLDER_ADVICE },
 	},
@@ -158,7 +158,7 @@ static const struct {
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(OTHER),
-		.advice = { "Look up what the innermost frames wait for: a device, a driver, another process.",
+		.advice = { "Find out what the innermost frames wait for: a device, a driver, another process.",
 			    "If the threads wait for work there, nothing is wrong." },
 	},
 };

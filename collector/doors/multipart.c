@@ -7,7 +7,7 @@
 
 enum {
 	BOUNDARY_BYTES_MAX = 70, // RFC 2046
-	NAME_BYTES_MAX = 64,     // of a part that we look for
+	NAME_BYTES_MAX = 64,     // of a part that is searched for
 };
 
 static const char type[] = "multipart/form-data";

@@ -86,8 +86,9 @@
 	  "Debug files whose confined reader died, was killed or did not start: their frames "     \
 	  "stay without names. See the log for the file.")                                         \
 	X(METRIC_LAUNCHER_RESTARTS, "cairn_launcher_restarts_total",                               \
-	  "Times that the launcher of confined readers died and was started again. Look for the "  \
-	  "OOM killer in the kernel's log.")                                                       \
+	  "Times that the launcher of confined readers died and was started again. Check the "     \
+	  "kernel's log "                                                                          \
+	  "for the OOM killer.")                                                                   \
 	X(METRIC_NOT_READY, "cairn_not_ready_total",                                               \
 	  "Calls of the collector to itself that failed: it could not ingest. See the log.")       \
 	X(METRIC_ACCESS_REFUSED, "cairn_access_refused_total",                                     \

@@ -258,7 +258,7 @@ static void *watch_spikes(void *context)
 		int rc = spike_watch_look(watch, clock_realtime_ns(), &count, &err);
 		if (rc && rc != -ECANCELED) {
 			metrics_add(watch->options.metrics, METRIC_SPIKE_LOOKS_FAILED, 1);
-			log_failure(watch, "look failed", err.text);
+			log_failure(watch, "scan failed", err.text);
 		}
 		pause_ns = SPIKE_WATCH_SHARE * (clock_monotonic_ns() - began_ns);
 		if (pause_ns < watch->options.interval_ns)

@@ -10,12 +10,12 @@
 #include "collector/store/store.h"
 
 enum {
-	SPIKE_WATCH_OVERLAP_S = 60,        // looked at again: batches may come late
-	SPIKE_WATCH_RANGE_S_MAX = 15 * 60, // looked at at once, after a pause
-	SPIKE_WATCH_DEADLINE_S = 30,       // of a look
-	SPIKE_WATCH_SHARE = 20,            // a look that took a second is followed by a pause of 20
+	SPIKE_WATCH_OVERLAP_S = 60,        // scanned again: batches may come late
+	SPIKE_WATCH_RANGE_S_MAX = 15 * 60, // scanned at once, after a pause
+	SPIKE_WATCH_DEADLINE_S = 30,       // of a scan
+	SPIKE_WATCH_SHARE = 20,            // a scan that took a second is followed by a pause of 20
 	SPIKE_WATCH_KNOWN_MAX = 1000,      // spikes that were reported and may go on
-	SPIKE_WATCH_REPORTED_MAX = 20,     // of a look
+	SPIKE_WATCH_REPORTED_MAX = 20,     // of a scan
 	SPIKE_WATCH_TRIES = 3,             // to post
 	SPIKE_WATCH_RETRY_S = 5,           // between them
 };
@@ -27,7 +27,7 @@ struct spike_watch_options {
 	struct store *store;
 	struct metrics *metrics;
 	struct symbolizer *symbolizer; // NULL: none
-	uint64_t interval_ns;          // between looks
+	uint64_t interval_ns;          // between scans
 	const char *webhook;           // URL; NULL: none
 	const char *page_url;          // of the page, for links; NULL: none
 	uint64_t retry_ns;             // between tries to post; 0: SPIKE_WATCH_RETRY_S

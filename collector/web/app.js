@@ -348,11 +348,11 @@ class Page {
 		};
 
 		if (!newest_ms) {
-			parts.push(element("p", "", "No agent has sent data. Run on each machine, as root:"),
+			parts.push(element("p", "", "No agent has sent data. Run on each machine, as root, with the address of the collector's --grpc (a login needs --token-file, TLS --tls-ca):"),
 				  element("code", "", `cairn-agent --collector ${location.hostname}:${GRPC_PORT}`));
 			return parts;
 		}
-		parts.push(element("p", "", `Newest sample: ${formatTime(Math.floor(newest_ms / 1000) * 1000)}.`));
+		parts.push(element("p", "", `Newest sample of any service: ${formatTime(Math.floor(newest_ms / 1000) * 1000)}.`));
 		const actions = element("p", "actions");
 		if (this.view.sel)
 			actions.append(action("Clear the selection", { sel: "" }));

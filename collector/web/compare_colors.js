@@ -54,7 +54,7 @@ export const LEGEND = [
 	["diff-less-3", "", "a third to 0.6"],
 	["diff-less-2", "", "0.6 to 0.8"],
 	["diff-less-1", "less", "0.8 and more"],
-	["diff-unsure", "may be chance", "the change is not significant"],
+	["diff-unsure", "not significant", "the change may be chance"],
 	["diff-more-1", "", "up to 1.2 times"],
 	["diff-more-2", "", "1.2 to 1.7 times"],
 	["diff-more-3", "", "1.7 to 3 times"],

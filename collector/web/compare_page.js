@@ -188,7 +188,7 @@ class ComparePage {
 		const { tree, nodes } = this.#comparison;
 		const [a, b] = [nodes.a[node], nodes.b[node]];
 		const value = { a, b, p: nodes.p[node], enough: nodes.certainty[node] > 0, word: a === 0 ? "new" : b === 0 ? "gone" : "" };
-		const certain = nodes.certainty[node] === 2 ? "" : nodes.certainty[node] === 1 ? "; this may be chance" : "";
+		const certain = nodes.certainty[node] === 2 ? "" : nodes.certainty[node] === 1 ? "; not significant" : "";
 
 		return [tree.nameOf(node), `A ${comparedText(this.#comparison, a)} → B ${comparedText(this.#comparison, b)} ${unitWords(this.#comparison)}`,
 			`${changeText(this.#comparison, b - a)}  ${percentText(value)}`, node === 0 && this.#comparison.isShare ? "" : `${chanceText(value)}${certain}`].filter((text) => text);
@@ -222,10 +222,10 @@ class ComparePage {
 		const [a, b] = comparison.totals;
 		const whole = { a, b, word: a === 0 ? "new" : b === 0 ? "gone" : "" };
 		const changed = comparison.functions.filter(({ [this.#state.view.by]: value }) => value.significant).length;
-		const sure = comparison.nodes.certainty[0] === 2 ? "" : ", which may be chance";
-		const result = comparison.isShare ? [element("b", "", formatCount(changed)), element("span", "", "functions changed their share by more than chance")] :
+		const sure = comparison.nodes.certainty[0] === 2 ? "" : ", not significant";
+		const result = comparison.isShare ? [element("b", "", formatCount(changed)), element("span", "", "functions changed their share significantly")] :
 			[element("b", "", percentText(whole) || "±0"), element("span", "", `per instance${sure}`),
-			 element("span", "muted", `${formatCount(changed)} ${changed === 1 ? "function" : "functions"} changed by more than chance`)];
+			 element("span", "muted", `${formatCount(changed)} ${changed === 1 ? "function" : "functions"} changed significantly`)];
 
 		this.sides.replaceChildren(this.#side(0), this.#side(1), element("div", "compare-result", ...result));
 	}
@@ -242,7 +242,7 @@ class ComparePage {
 		const parts = isWhole ? "" : ` in ${formatCount(side.ranges_ns.length)} parts`;
 
 		link.href = writeView({ ...view, ...patch }) || "/";
-		link.title = isWhole ? "Its profile" : "The profile of all of its time, what is between the parts included";
+		link.title = isWhole ? "Its profile" : "Its profile from the first part to the last, with the time between the parts";
 		link.addEventListener("click", (event) => {
 			if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)
 				return;

@@ -18,7 +18,7 @@ export const BASELINES = [
 	["1h", "an hour earlier"],
 	["1d", "yesterday"],
 	["7d", "last week"],
-	["rest", "the rest of a window"],
+	["rest", "the rest of a range"],
 	["query", "another selection"],
 	["range", "another time"],
 ];

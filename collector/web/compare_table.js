@@ -89,7 +89,7 @@ export class CompareTable extends EventTarget {
 		button.type = "button";
 		head.scope = "col";
 		head.dataset.sort = name;
-		head.title = { p: "How probable such a change is by chance", a: "The baseline", b: "What is compared with it" }[name] ?? "";
+		head.title = { p: "p-value: how probable such a change is by chance", a: "The baseline", b: "What is compared with it" }[name] ?? "";
 		button.addEventListener("click", () => {
 			this.#order = name;
 			this.#render();
@@ -117,7 +117,7 @@ export class CompareTable extends EventTarget {
 		for (const head of this.heads)
 			head.ariaSort = head.dataset.sort !== this.#order ? "none" : this.#order === "name" || this.#order === "p" ? "ascending" : "descending";
 		this.body.replaceChildren(...chosen.slice(0, ROWS_SHOWN).map((entry) => this.#row(entry, widest)));
-		this.facts.textContent = comparison ? `${formatCount(significant)} of ${formatCount(comparison.functionCount)} are more than chance` : "";
+		this.facts.textContent = comparison ? `${formatCount(significant)} of ${formatCount(comparison.functionCount)} changed significantly` : "";
 		this.facts.title = chosen.length > ROWS_SHOWN ? `The ${formatCount(ROWS_SHOWN)} that changed most are listed` : "";
 		this.message.textContent = comparison && chosen.length === 0 ? "No such function." : "";
 		this.message.hidden = this.message.textContent === "";
@@ -136,7 +136,7 @@ export class CompareTable extends EventTarget {
 
 		bar.style.width = `${(100 * Math.abs(value.change)) / widest}%`;
 		name.title = row.module ? `${row.name}\n${row.module}` : row.name;
-		made.title = value.significant ? "" : value.enough ? "This may be chance" : "Too few samples to tell";
+		made.title = value.significant ? "" : value.enough ? "Not significant" : "Too few samples to tell";
 		made.dataset.name = row.name;
 		made.tabIndex = -1;
 		return made;

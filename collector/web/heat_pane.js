@@ -122,10 +122,10 @@ export class HeatPane {
 		const isSampled = !isCoarse(grid) && lanes.some(({ type }) => type === TYPE.CPU);
 		const column = formatStep(grid.column_ms);
 		const rolledUp_ms = Math.max(0, ...lanes.map(({ answer }) => answer.resolution_ns / 1e6));
-		const even = rolledUp_ms > grid.cell_ms ? ` Profiles of this age have slots of ${formatStep(rolledUp_ms)}, drawn evenly.` : "";
+		const even = rolledUp_ms > grid.cell_ms ? ` Profiles this old are kept in slots of ${formatStep(rolledUp_ms)}: their value is spread evenly.` : "";
 
 		byId("heat-note").textContent = isCoarse(grid) ? `Column: ${column}, from bottom to top.${even} Cell: ${formatStep(grid.cell_ms)}, its` :
-			`Column: ${column}, from bottom to top.${even} Cell: ${SLOT_MS} ms.${isSampled ? " Of CPU time a sample counts whole in its cell." : ""}`;
+			`Column: ${column}, from bottom to top.${even} Cell: ${SLOT_MS} ms.${isSampled ? " A CPU sample counts whole in the cell in which it was taken." : ""}`;
 		byId("heat-modes").hidden = !isCoarse(grid);
 	}
 

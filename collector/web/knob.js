@@ -26,7 +26,7 @@ const SENTENCES_MAX = 3; // in a notice; the popover has all
 
 /**
  * What of a figure is less under @steps, [{ knob, step, text }]: "CPU sampled at 19 Hz; 1 of 64 off-CPU stacks kept, sums stay
- * right; page faults off: a gap". "" without any.
+ * right; page faults off: not recorded meanwhile". "" without any.
  */
 export function keptSentence(steps) {
 	const isKept = ({ knob }) => Object.hasOwn(KEPT, knob);
@@ -34,7 +34,7 @@ export function keptSentence(steps) {
 		const [part, whole = ""] = step.replace(/Hz$/, "").split("/");
 		return KEPT[knob].replace(/\{(part|whole)\}/g, (unused, field) => (field === "part" ? part : whole));
 	});
-	const gaps = steps.filter((one) => !isKept(one)).map(({ text }) => `${text}: a gap`);
+	const gaps = steps.filter((one) => !isKept(one)).map(({ text }) => `${text}: not recorded meanwhile`);
 	const few = (words) => [...new Set(words)].slice(0, SENTENCES_MAX).join("; ");
 
 	return [kept.length ? `${few(kept)}, sums stay right` : "", few(gaps)].filter((words) => words).join("; ");

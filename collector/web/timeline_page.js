@@ -187,9 +187,9 @@ class TimelinePage {
 		if (idle > 0 && idle < rows.length)
 			facts.push(this.#idleButton(idle, withIdle));
 		if (leftOut > 0)
-			facts.push(element("span", "", `${formatCount(leftOut)} more with ${formatShare(leftOutShare, 1)} of the active time: choose a pod or a process`));
+			facts.push(element("span", "", `${formatCount(leftOut)} more ${leftOut === 1 ? "thread" : "threads"} (${formatShare(leftOutShare, 1)} of the active time): choose a pod or a process to see them`));
 		if (rows.length && !hasWall)
-			facts.push(element("span", "", "How much is not sampled is unknown: no wall-clock time (agents’ --profiles wall)"));
+			facts.push(element("span", "", "Time not sampled is not marked: it needs wall-clock time (agents’ --profiles wall)"));
 		this.facts.replaceChildren(...facts);
 	}
 
@@ -212,13 +212,13 @@ class TimelinePage {
 		const parts = this.#timeline?.parts ?? [];
 
 		this.legend.replaceChildren(...parts.map(({ color, title }) => entry(color, title, "")),
-			...(parts.length ? [this.#unsampledEntry(), element("li", "hint", "Click a bar for its stacks; drag over a time of one thread")] : []));
+			...(parts.length ? [this.#unsampledEntry(), element("li", "hint", "Click a bar for its stacks, or drag along a thread's row")] : []));
 	}
 
 	#unsampledEntry() {
 		const item = element("li", "", element("span", "swatch unsampled"), "Not sampled");
 
-		item.title = "The thread was there; no sample says what it did";
+		item.title = "The thread existed; no sample shows what it did";
 		return item;
 	}
 

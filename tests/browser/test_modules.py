@@ -244,8 +244,8 @@ def test_shedding_steps_have_time_spans(call, what, values, spans, is_whole, to_
 
 @pytest.mark.parametrize("steps, sentence", [
     ([], ""), (["cpu_frequency 19Hz", "off_cpu_unwind 1/64"], "CPU sampled at 19 Hz; 1 of 64 off-CPU stacks kept, sums stay right"),
-    (["page_faults off"], "page_faults off: a gap"), (["page_faults_unwind 1/4", "later 3"], "1 of 4 page faults kept, sums stay right; later 3: a gap"),
-    (["off_cpu_unwind 1/4"] * 2 + [f"p{i} off" for i in range(5)], "1 of 4 off-CPU stacks kept, sums stay right; " + "; ".join(f"p{i} off: a gap" for i in range(3))),
+    (["page_faults off"], "page_faults off: not recorded meanwhile"), (["page_faults_unwind 1/4", "later 3"], "1 of 4 page faults kept, sums stay right; later 3: not recorded meanwhile"),
+    (["off_cpu_unwind 1/4"] * 2 + [f"p{i} off" for i in range(5)], "1 of 4 off-CPU stacks kept, sums stay right; " + "; ".join(f"p{i} off: not recorded meanwhile" for i in range(3))),
 ])
 def test_notices_say_what_of_a_figure_is_less(call, steps, sentence):
     assert call("knob", "keptSentence", [{"knob": text.split()[0], "step": text.split()[1], "text": text} for text in steps]) == sentence

@@ -308,7 +308,7 @@ def test_new_collector_defaults_to_a_short_range(open_page):
 
 def test_empty_range_links_to_newest_samples(fake, open_page):
     page = open_page(fake.url + "/?from=2020-01-01T00:00:00Z&to=2020-01-01T01:00:00Z")
-    assert "Newest sample:" in page.text("#flame-message")
+    assert "Newest sample of any service:" in page.text("#flame-message")
     page.evaluate("document.querySelector('#flame-message button').click()")
     page.settle()
     assert not page.shown("#flame-message") and page.evaluate("cairn.flameGraph.count()") > 1

@@ -319,7 +319,7 @@ def test_marks_load_shedding_changes(fake, open_page, artefact):
 
 def test_shows_shedding_that_reduces_the_type(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED))
-    assert page.text("#changes-text") == "1 of 4 off-CPU stacks kept, sums stay right; off-CPU stacks of llm-gateway (4211) off: a gap; 3 load-shedding changes"
+    assert page.text("#changes-text") == "1 of 4 off-CPU stacks kept, sums stay right; off-CPU stacks of llm-gateway (4211) off: not recorded meanwhile; 3 load-shedding changes"
     at_ms = (fake.server.api.data.started_s - profiles.CHANGES[0][0]) * 1000
     assert "Active: off-CPU stacks at 1/4" in hovered(page, at_ms + 60000), "for as long as it is active, not only where that began"
     assert "Active" not in hovered(page, at_ms - 60000)
@@ -369,7 +369,7 @@ def test_explains_a_past_gap(open_page):
     collector, opened = shedding_page(open_page, profiles.WALL, [("gpu-a1", "off_cpu", "off", 500, 200)])
     with collector:
         page = opened()
-        assert re.fullmatch(knob_sentence("off_cpu", "off") + r": a gap \(until \d\d:\d\d:\d\d\)", page.text("#changes-text"))
+        assert re.fullmatch(knob_sentence("off_cpu", "off") + r": not recorded meanwhile \(until \d\d:\d\d:\d\d\)", page.text("#changes-text"))
         page.click("#changes-button")
         listed = page.text("#changes-popover")
         assert "these profiles have a gap" in listed and "exact" not in listed
