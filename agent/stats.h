@@ -30,7 +30,7 @@ struct stats {
 	struct pod_watch_stats pods;
 	struct pod_table_stats pod_table;
 	uint64_t boosts_begun, boosts_refused;
-	uint32_t boosts; // in force
+	uint32_t boosts; // active
 };
 
 /** What it reads, beside the profiler. */

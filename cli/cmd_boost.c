@@ -85,7 +85,7 @@ static int parse(int argc, char **argv, struct boost_options *options,
 		{ "for", 0, CONFIG_DURATION, &options->for_ns, NULL, NS_PER_SECOND,
 		  BOOST_SECONDS_MAX * NS_PER_SECOND, "TIME", "end it after this time; 1h at most" },
 		{ "list", 0, CONFIG_BOOL, &options->list, NULL, 0, 0, NULL,
-		  "list the boosts in force" },
+		  "list the active boosts" },
 		{ "end", 0, CONFIG_STRING, &options->end, NULL, 0, 0, "ID", "end a boost now" },
 		{ "wait", 0, CONFIG_DURATION, &options->wait_ns, "20s", 0, 600 * NS_PER_SECOND,
 		  "TIME", "wait so long for answers of agents" },
@@ -307,7 +307,7 @@ static int list_boosts(const struct boost_options *options, struct error *err)
 		json_dumpf(answer, stdout, JSON_COMPACT);
 		putchar('\n');
 	} else if (!json_array_size(boosts)) {
-		puts("no boost is in force");
+		puts("no boost is active");
 	} else {
 		json_array_foreach(boosts, i, boost) print_boost(boost);
 	}

@@ -589,22 +589,22 @@ static void log_certificate(struct collector *collector)
 			(unsigned long long)(expires_s - now_s) / 3600);
 }
 
-/** Read changed certificates and credentials. What was read before stays in force if that fails. */
+/** Read changed certificates and credentials. What was read before is used on if that fails. */
 static void refresh_credentials(struct collector *collector)
 {
 	struct error err = { 0 };
 	int rc = collector->tls ? tls_server_refresh(collector->tls, &err) : 0;
 
 	if (rc < 0 && may_log(rc, &collector->tls_logged_ns))
-		log_error("collector: certificates not reloaded: %s; the old ones stay in force, "
-			  "revoked certificates are still accepted; mend the file",
+		log_error("collector: certificates not reloaded: %s; the old ones are still used, "
+			  "and revoked certificates accepted; mend the file",
 			  err.text);
 	else if (rc > 0)
 		log_info("collector: certificates reloaded");
 	rc = access_refresh(collector->access, &err);
 	if (rc < 0 && may_log(rc, &collector->access_logged_ns))
-		log_error("collector: credentials not reloaded: %s; the old ones stay in force, "
-			  "revoked tokens are still accepted; mend the file",
+		log_error("collector: credentials not reloaded: %s; the old ones are still used, "
+			  "and revoked tokens accepted; mend the file",
 			  err.text);
 	else if (rc > 0)
 		log_info("collector: credentials reloaded from %s", collector->options.access);

@@ -74,7 +74,7 @@ static const struct profile_type_spec specs[] = {
 
 	{ TYPE(PAGE_FAULT), IN(MEMORY), .word = "memory", .title = "Memory growth",
 	  REDUCED_BY(KNOB_PAGE_FAULTS, KNOB_PAGE_FAULTS_UNWIND),
-	  .meaning = "Memory touched for the first time, by stack" },
+	  .meaning = "Memory touched for the first time (page faults), by stack" },
 	{ TYPE(RSS), IN(MEMORY), .word = "rss", .title = "Resident memory",
 	  .meaning = "Resident memory, sampled once a second",
 	  .no_stacks = "The kernel counts this per process, without stacks. The code that makes it "

@@ -145,7 +145,7 @@ export class ChartNotices {
 		const rows = changes.slice(-CHANGES_LISTED).map(({ time_ms, text }) => changeRow(formatMoment(time_ms, Date.now()), text));
 
 		byId("changes-popover").replaceChildren(
-			element("p", "", "The agent sheds load to stay within its overhead budget."), ...overhead,
+			element("p", "", "Load shedding: to stay within its overhead budget the agent captures less, a step at a time."), ...overhead,
 			...changeList("Active load shedding", shedding.map((one) =>
 				changeRow(spanWords(one), one.agents > 1 ? `${one.text}, on ${one.agents} agents` : one.text))),
 			...knobs.map((knob) => element("p", "", element("b", "", `${valueTitle("knob", knob)}: `), knobMeaning(knob))),

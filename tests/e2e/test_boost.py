@@ -71,7 +71,7 @@ def test_boosts_agents_within_their_limits(secure, tmp_path):
             done = boost(secure, admin, "--end", boost_id)
             assert done.returncode == 0, done
             wait_until("its end", 15, lambda: f"ended {boost_id}" in node.agent.log())
-            assert "no boost is in force" in boost(secure, viewer, "--list").stdout
+            assert "no boost is active" in boost(secure, viewer, "--list").stdout
 
             done = boost(secure, admin, f'{{service="{service}",node="a"}}', "--stop", "--for", "10s")
             assert done.returncode == 0 and "applied on 1 of 1 nodes\n" in done.stdout, done
