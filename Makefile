@@ -647,7 +647,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_
 FUZZ_SECONDS ?= 10
 # What they need of agent/, collector/ and proto/: the rest, with the programs for the kernel, is not built for them.
 FUZZED := $(foreach module,arm64_analysis bounded_json container_record container_records image_version meta_labels relabel_file relabel_rules relabel_set foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup cloned_threads code_analysis code_analysis_rows code_pointers content_hash coroutine_bases \
-	  cuda_symbols debug_file elf elf_symbols executable executable_symbols failed_code file_content file_identity file_symbols frame_states go_pclntab go_text \
+	  cuda_symbols debug_file elf elf_symbols executable executable_symbols failed_code file_content file_identity file_symbols frame_states function_starts go_pclntab go_text \
 	  identity_cache jit_code jit_name jit_symbols jitdump json_parts kallsyms landing_pads mapped_file mapping mapping_pages mmap_events mount_device path_walk per_cpu perf_events perf_map plt pod pod_json pod_table proc \
 	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \
 	  section_reader shares slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "agent/symbols/executable_symbols.h"
+#include "agent/unwind/analyzed_functions.h"
 #include "base/clock.h"
 
 // Kernel addresses mean the same in every process.
@@ -32,10 +33,11 @@ static void analyze_function(struct stack_reader *reader, struct process *proces
 			      &code))
 		return;
 	int rc = executable_find_symbol(reader->executables, code.executable, code.offset, &symbol);
-	// Symbols are not read yet, and the stack is not sent again: the analysis finds the function then.
-	if (rc == -EAGAIN)
-		symbol = (struct symbol){ .start_offset = code.offset, .size = 1 };
-	if ((rc == 0 || rc == -EAGAIN) && symbol.size)
+	// Symbols are not read yet, and the stack is not sent again; or the file is stripped. The analysis finds the function then.
+	if (rc == -EAGAIN || rc == -ENOENT)
+		symbol = (struct symbol){ .start_offset = code.offset,
+					  .size = UNWIND_UNKNOWN_BYTES };
+	if ((rc == 0 || rc == -EAGAIN || rc == -ENOENT) && symbol.size)
 		process_unwind_analyze(reader->unwinds, code.executable, symbol.start_offset,
 				       symbol.size);
 }

@@ -21,11 +21,21 @@ static bool overlap(const struct unwind_function *a, const struct unwind_functio
 								: a->offset - b->offset < b->size);
 }
 
+/* Both are places in code without symbols, near enough to have been analyzed together: each sample ends at another. */
+static bool are_near(const struct unwind_function *a, const struct unwind_function *b)
+{
+	uint64_t apart = a->offset < b->offset ? b->offset - a->offset : a->offset - b->offset;
+
+	return a->size == UNWIND_UNKNOWN_BYTES && b->size == UNWIND_UNKNOWN_BYTES &&
+	       apart < UNWIND_UNKNOWN_APART_BYTES;
+}
+
 bool analyzed_functions_add(struct analyzed_functions *functions,
 			    const struct unwind_function *function)
 {
 	for (uint32_t i = 0; i < functions->count; i++)
-		if (overlap(&functions->functions[i], function))
+		if (overlap(&functions->functions[i], function) ||
+		    are_near(&functions->functions[i], function))
 			return false;
 	if (functions->count == UNWIND_FUNCTIONS_MAX)
 		return false;

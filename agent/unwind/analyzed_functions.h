@@ -9,7 +9,12 @@
 #include "agent/elf/elf.h"
 #include "agent/unwind/unwind_table_cache.h"
 
-enum { UNWIND_FUNCTIONS_MAX = 64 }; // per file: they are analyzed with their neighbours
+enum {
+	UNWIND_FUNCTIONS_MAX = 64, // per file: they are analyzed with their neighbours
+	UNWIND_UNKNOWN_BYTES = 1,  // the size of an address whose function is not known
+	UNWIND_UNKNOWN_APART_BYTES =
+		4 << 10, // between two of them: a part of what is analyzed with each
+};
 
 /** A function by file offset. */
 struct unwind_function {
@@ -22,7 +27,7 @@ struct analyzed_functions {
 	uint32_t count;
 };
 
-/** Returns false if it overlaps one that is there, or the list is full. */
+/** Returns false if it overlaps one that is there, both are of unknown size and near, or the list is full. */
 bool analyzed_functions_add(struct analyzed_functions *functions,
 			    const struct unwind_function *function);
 

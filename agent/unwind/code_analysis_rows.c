@@ -5,94 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "agent/unwind/analysis/arm64_analysis.h"
 #include "agent/unwind/analysis/code_analysis.h"
-
-/* noreturn functions of C libraries, called at the end of functions. */
-static const char *const never_return[] = {
-	"abort",          "exit",       "_exit",         "_Exit",
-	"quick_exit",     "longjmp",    "_longjmp",      "siglongjmp",
-	"pthread_exit",   "thrd_exit",  "__assert_fail", "__stack_chk_fail",
-	"__fortify_fail", "__chk_fail", "__libc_fatal",
-};
-
-struct reading {
-	const struct elf_symbols *symbols;
-	const struct code_extent *extents;
-	uint32_t extent_count;
-	struct function_starts *starts;
-	int rc;
-};
-
-bool code_extents_contain(const struct code_extent *extents, uint32_t count, uint64_t address)
-{
-	uint32_t at = 0, limit = count;
-
-	while (at < limit) {
-		uint32_t middle = at + (limit - at) / 2;
-
-		if (extents[middle].limit <= address)
-			at = middle + 1;
-		else
-			limit = middle;
-	}
-	return at < count && extents[at].start <= address;
-}
-
-static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
-{
-	unsigned char type = ELF64_ST_TYPE(symbol->st_info);
-	struct reading *reading = context;
-	struct function_starts *starts = reading->starts;
-
-	(void)name;
-	if ((type != STT_FUNC && type != STT_GNU_IFUNC) ||
-	    !code_extents_contain(reading->extents, reading->extent_count, symbol->st_value))
-		return true;
-	reading->rc = array_reserve(&starts->starts, sizeof(*starts->starts), &starts->capacity,
-				    starts->count, 1, UINT32_MAX);
-	if (reading->rc)
-		return false;
-	starts->starts[starts->count++] = (struct function_start){
-		.address = symbol->st_value,
-		.never_returns = elf_symbols_is_named(reading->symbols, symbol, never_return,
-						      ARRAY_SIZE(never_return)),
-	};
-	return true;
-}
-
-static int compare_starts(const void *left, const void *right)
-{
-	const struct function_start *a = left, *b = right;
-
-	return (a->address > b->address) - (a->address < b->address);
-}
-
-int function_starts_read(const struct elf_symbols *symbols, const struct code_extent *extents,
-			 uint32_t count, struct function_starts *ret_starts)
-{
-	struct reading reading = {
-		.symbols = symbols,
-		.extents = extents,
-		.extent_count = count,
-		.starts = ret_starts,
-	};
-
-	*ret_starts = (struct function_starts){ 0 };
-	elf_symbols_each_unnamed(symbols, add_start, &reading);
-	if (ret_starts->count)
-		qsort(ret_starts->starts, ret_starts->count, sizeof(*ret_starts->starts),
-		      compare_starts);
-	return reading.rc;
-}
-
-void function_starts_deinit(struct function_starts *starts)
-{
-	free(starts->starts);
-	*starts = (struct function_starts){ 0 };
-}
+#include "agent/unwind/code_pointers.h"
 
 // Does any of them begin in the code?
 static bool enter_all(const struct function_starts *starts, uint64_t address, size_t size,
@@ -331,27 +247,6 @@ static bool is_followed(const struct unwind_rows *rows, uint32_t first, uint64_t
 	return false;
 }
 
-static int compare_extents(const void *left, const void *right)
-{
-	const struct code_extent *a = left, *b = right;
-
-	return (a->start > b->start) - (a->start < b->start);
-}
-
-uint32_t code_extents_join(struct code_extent *extents, uint32_t count)
-{
-	uint32_t kept = 0;
-
-	qsort(extents, count, sizeof(*extents), compare_extents);
-	for (uint32_t i = 0; i < count; i++) {
-		if (kept && extents[i].start <= extents[kept - 1].limit)
-			extents[kept - 1].limit = later(extents[kept - 1].limit, extents[i].limit);
-		else
-			extents[kept++] = extents[i];
-	}
-	return kept;
-}
-
 /* Functions in all gaps with marks: symbols of a large file are read once. */
 static int read_starts(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
 		       const struct unwind_rows *rows, struct function_starts *ret_starts)
@@ -371,25 +266,50 @@ static int read_starts(const struct elf *elf, const struct unwind_mark *marks, u
 	int rc = found ? elf_symbols_init(&symbols, elf) : -ENOENT;
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
-	return function_starts_read(&symbols, extents, found, ret_starts);
+	rc = function_starts_read(&symbols, extents, found, ret_starts);
+	return rc ? rc : code_pointers_read(&symbols, extents, found, ret_starts);
+}
+
+/* A mark in the middle of code that was analyzed in vain has nothing new. Its ends are looked at again. */
+static void add_tried(const struct unwind_mark *mark, uint64_t start, uint64_t limit,
+		      struct code_extent *tried)
+{
+	uint64_t around = CODE_ANALYSIS_AROUND_BYTES / 2;
+
+	*tried = (struct code_extent){
+		.start = mark->start - start > around ? mark->start - around : start,
+		.limit = limit - mark->start > around ? mark->start + around : limit,
+	};
+}
+
+static bool is_tried(const struct code_extent *tried, uint32_t count, uint64_t address)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (address - tried[i].start < tried[i].limit - tried[i].start)
+			return true;
+	return false;
 }
 
 int code_analysis_rows_analyze(const struct elf *elf, const struct unwind_mark *marks,
 			       uint32_t count, struct unwind_rows *rows)
 {
 	_cleanup_(function_starts_deinit) struct function_starts starts = { 0 };
-	uint32_t first = rows->range_count;
-	int rc;
+	_cleanup_free_ struct code_extent *tried = calloc(count + 1, sizeof(*tried));
+	uint32_t first = rows->range_count, tried_count = 0;
+	int rc = tried ? 0 : -ENOMEM;
 
 	if (!count || elf->header.e_machine != EM_X86_64)
 		return 0;
-	rc = read_starts(elf, marks, count, rows, &starts);
+	if (!rc)
+		rc = read_starts(elf, marks, count, rows, &starts);
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		uint64_t start, limit;
 
 		if (!(marks[i].flags & MARK_ANALYZE) || is_followed(rows, first, marks[i].start) ||
+		    is_tried(tried, tried_count, marks[i].start) ||
 		    !find_gap(elf, rows, &marks[i], &start, &limit))
 			continue;
+		add_tried(&marks[i], start, limit, &tried[tried_count++]);
 		rc = analyze(elf, &starts, start, limit, rows);
 	}
 	return rc;

@@ -13,6 +13,7 @@ enum {
 	RELOCATIONS_AT_ONCE = 512,
 	CODE_BYTES_AT_ONCE = 256 << 10,
 	REFERENCE_BYTES = 7, // the longest that names code
+	FUNCTION_ALIGNMENT = 16,
 };
 
 struct search {
@@ -120,7 +121,9 @@ static void search_relocations(struct search *search, const Elf64_Shdr *section)
 
 /* ---- code ------------------------------------------------------------------------------------ */
 
-/* What the instruction at @bytes calls, or the address that it computes from its own; 0: neither. */
+enum { OPCODE_CALL = 0xe8, OPCODE_JUMP = 0xe9 };
+
+/* Where the instruction at @bytes calls or jumps, or the address that it computes from its own; 0: none of them. */
 static uint64_t referred_to(const uint8_t *bytes, uint64_t address)
 {
 	// lea distance(%rip) to one of 16 registers
@@ -128,10 +131,28 @@ static uint64_t referred_to(const uint8_t *bytes, uint64_t address)
 	uint8_t opcode_bytes = is_lea ? 3 : 1;
 	int32_t distance;
 
-	if (!is_lea && bytes[0] != 0xe8)
+	if (!is_lea && bytes[0] != OPCODE_CALL && bytes[0] != OPCODE_JUMP)
 		return 0;
 	memcpy(&distance, bytes + opcode_bytes, sizeof(distance));
 	return address + opcode_bytes + sizeof(distance) + (uint64_t)(int64_t)distance;
+}
+
+/* Functions are aligned; before one are a return, or padding: int3, nop, or the zeros of a long nop. */
+static bool looks_like_start(const struct search *search, uint64_t address)
+{
+	static const uint8_t before[] = { 0xc3, 0xcc, 0x90, 0 };
+	uint8_t byte;
+
+	return address % FUNCTION_ALIGNMENT == 0 &&
+	       elf_read_address(search->elf, address - 1, &byte, 1) == 0 &&
+	       memchr(before, byte, sizeof(before));
+}
+
+/* A function may end with a jump to another. Jumps within one lead to its labels. */
+static bool is_tail_call(const struct search *search, uint64_t from, uint64_t to)
+{
+	return !code_extents_contain(search->extents, search->extent_count, from) &&
+	       looks_like_start(search, to);
 }
 
 /* Any byte may begin an instruction: guesses. */
@@ -143,7 +164,8 @@ static void search_bytes(struct search *search, const uint8_t *bytes, size_t siz
 	for (size_t at = 0; at + REFERENCE_BYTES <= size && !search->rc; at++) {
 		uint64_t target = referred_to(bytes + at, address + at);
 
-		if (target && target - start < length)
+		if (target && target - start < length &&
+		    (bytes[at] != OPCODE_JUMP || is_tail_call(search, address + at, target)))
 			add(search, target, true);
 	}
 }
@@ -170,14 +192,16 @@ static void search_code(struct search *search, const Elf64_Phdr *load)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* A start that is none of a guess comes first. */
+/* What is known best comes first. */
 static int compare_starts(const void *left, const void *right)
 {
 	const struct function_start *a = left, *b = right;
 
 	if (a->address != b->address)
 		return a->address < b->address ? -1 : 1;
-	return a->is_guess - b->is_guess;
+	if (a->is_guess != b->is_guess)
+		return a->is_guess - b->is_guess;
+	return b->never_returns - a->never_returns;
 }
 
 static void drop_duplicates(struct function_starts *starts)
@@ -190,14 +214,16 @@ static void drop_duplicates(struct function_starts *starts)
 	starts->count = kept;
 }
 
-int code_pointers_read(const struct elf *elf, const struct code_extent *extents, uint32_t count,
-		       struct function_starts *starts)
+int code_pointers_read(const struct elf_symbols *symbols, const struct code_extent *extents,
+		       uint32_t count, struct function_starts *starts)
 {
+	const struct elf *elf = symbols->elf;
 	struct search search = { elf, extents, count, starts, 0 };
 	_cleanup_free_ Elf64_Shdr *sections = NULL;
 	uint32_t section_count = 0;
 
-	if (elf->header.e_machine != EM_X86_64 || !count)
+	if (elf->header.e_machine != EM_X86_64 || !count ||
+	    elf_symbols_find_section(symbols, ".symtab"))
 		return 0;
 	search_entry(&search);
 	for (uint32_t i = 0; i < elf->load_count; i++) {

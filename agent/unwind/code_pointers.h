@@ -3,7 +3,7 @@
 // code with unwind information refers to.
 #pragma once
 
-#include "agent/unwind/code_analysis_rows.h"
+#include "agent/unwind/function_starts.h"
 
 enum {
 	CODE_POINTERS_DATA_BYTES_MAX = 1 << 20,  // of data that is searched; busybox has 35 kB
@@ -13,8 +13,9 @@ enum {
 };
 
 /**
- * Add functions within the sorted, disjoint @extents to @starts, and sort them. Those found in data or by code are guesses: a
- * table of labels looks the same. x86-64 only. Returns 0 or -ENOMEM; what is unreadable is left out.
+ * Add functions within the sorted, disjoint @extents to @starts, and sort them, if the file is stripped: @symbols are its.
+ * Those found in data or by code are guesses: a table of labels looks the same. x86-64 only. Returns 0 or -ENOMEM; what is
+ * unreadable is left out.
  */
-int code_pointers_read(const struct elf *elf, const struct code_extent *extents, uint32_t count,
-		       struct function_starts *starts);
+int code_pointers_read(const struct elf_symbols *symbols, const struct code_extent *extents,
+		       uint32_t count, struct function_starts *starts);

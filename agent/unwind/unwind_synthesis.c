@@ -268,8 +268,8 @@ static bool has_large_gap(const struct gap_list *list)
 
 /*
  * Large files have many symbols and little code without rules: functions that are found in stacks are analyzed by their
- * symbols later. Those of a stripped file, such as ONNX Runtime's kernels in assembly, have none: their addresses are in
- * its data.
+ * symbols later. Symbols of a stripped file are those that it exports. Assembly, such as ONNX Runtime's or x264's kernels,
+ * is not among them: code and data have its addresses.
  */
 static int read_starts(const struct elf *elf, const struct gap_list *list,
 		       struct function_starts *ret_starts)
@@ -280,13 +280,10 @@ static int read_starts(const struct elf *elf, const struct gap_list *list,
 	if (large && !has_large_gap(list))
 		return 0;
 	int rc = elf_symbols_init(&symbols, elf);
-	if (!rc && large && elf_symbols_find_section(&symbols, ".symtab"))
-		return 0;
 	if (!rc && !large)
 		rc = function_starts_read(&symbols, list->gaps, list->count, ret_starts);
-	if (rc == -ENOMEM || ret_starts->count || elf->header.e_machine != EM_X86_64)
-		return rc == -ENOMEM ? rc : 0;
-	return code_pointers_read(elf, list->gaps, list->count, ret_starts);
+	return rc == -ENOMEM ? rc
+			     : code_pointers_read(&symbols, list->gaps, list->count, ret_starts);
 }
 
 /* A piece of code to analyze: gaps and what lies between them. */

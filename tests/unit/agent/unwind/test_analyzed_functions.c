@@ -51,8 +51,28 @@ TEST(adds_each_function_once)
 	for EACH (row, functions)
 		EXPECT_EQ(row->added, analyzed_functions_add(&found, &row->function), row->what);
 	for (uint64_t i = 0; i < UNWIND_FUNCTIONS_MAX; i++)
-		analyzed_functions_add(&found, &(struct unwind_function){ i, 1 });
+		analyzed_functions_add(&found, &(struct unwind_function){ 2 * i, 2 });
 	EXPECT_EQ(UNWIND_FUNCTIONS_MAX, found.count, "no more than there is room for");
+}
+
+/* Each sample in a function without a symbol ends at another address. */
+TEST(unknown_functions_are_added_apart)
+{
+	static const struct {
+		const char *what;
+		struct unwind_function function;
+		bool added;
+	} rows[] = {
+		{ "an address", { 0x11000, UNWIND_UNKNOWN_BYTES }, true },
+		{ "one behind it", { 0x11fff, UNWIND_UNKNOWN_BYTES }, false },
+		{ "one before it", { 0x10001, UNWIND_UNKNOWN_BYTES }, false },
+		{ "one apart", { 0x12000, UNWIND_UNKNOWN_BYTES }, true },
+		{ "a function near it", { 0x11800, 16 }, true },
+	};
+	struct analyzed_functions found = { 0 };
+
+	for EACH (row, rows)
+		EXPECT_EQ(row->added, analyzed_functions_add(&found, &row->function), row->what);
 }
 
 TEST(the_next_agent_knows_analyzed_functions)
@@ -105,5 +125,6 @@ TEST(expects_functions_built_into_v8)
 }
 
 RUN_TESTS(cmocka_unit_test(adds_each_function_once),
+	  cmocka_unit_test(unknown_functions_are_added_apart),
 	  cmocka_unit_test(the_next_agent_knows_analyzed_functions),
 	  cmocka_unit_test(expects_functions_built_into_v8))

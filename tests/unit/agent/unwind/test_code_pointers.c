@@ -180,7 +180,8 @@ static void put_large(struct cfi_image *image)
 					   .p_memsz = LARGE_BYTES };
 }
 
-static void expect_large_rows(const char *expected, const struct cfi_image *image, const char *what)
+static void expect_large_rows(const char *expected, const struct cfi_image *image,
+			      const struct unwind_mark *mark, const char *what)
 {
 	struct unwind_table *table = NULL;
 	struct error err = { 0 };
@@ -192,7 +193,8 @@ static void expect_large_rows(const char *expected, const struct cfi_image *imag
 	assert_int_equal(0, ftruncate(fd, CFI_IMAGE_BYTES + LARGE_BYTES));
 	assert_int_equal(0, fstat(fd, &status));
 	assert_int_equal(0, elf_read_headers_of(fd, &status, EM_X86_64, &elf, &err));
-	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
+	assert_int_equal(0, unwind_table_build(&elf, mark, mark != NULL, UNWIND_TABLE_ROWS_MAX,
+					       &table, &err));
 	close(fd);
 	EXPECT_STR(expected, rows_of(table, 0x100), what);
 	unwind_table_free(table);
@@ -203,17 +205,76 @@ TEST(large_stripped_files_name_functions)
 	struct cfi_image image;
 
 	put_large(&image);
-	expect_large_rows(LEA_ROWS " | " FUNCTION_ROWS, &image, "without symbols");
+	expect_large_rows(LEA_ROWS " | " FUNCTION_ROWS, &image, NULL, "without symbols");
 	cfi_image_add_section(&image, ".symtab", (Elf64_Shdr){ .sh_type = SHT_SYMTAB });
-	expect_large_rows(LEA_ROWS, &image, "symbols show them later");
+	expect_large_rows(LEA_ROWS, &image, NULL, "symbols show them later");
 
 	put_large(&image);
 	cfi_image_put_function(&image, 0xf0, CFI_TEXT_BYTES - 0xf0, NULL, 0);
-	expect_large_rows(LEA_ROWS " | f0 7+8 = c-8", &image, "no gap is larger than padding");
+	expect_large_rows(LEA_ROWS " | f0 7+8 = c-8", &image, NULL,
+			  "no gap is larger than padding");
+}
+
+/* What is too much, or too little, to analyze at once is analyzed where a stack ended. */
+TEST(functions_of_stripped_files_are_found_on_demand)
+{
+	const struct unwind_mark mark = { CFI_TEXT + FUNCTION + 1, CFI_TEXT + FUNCTION + 2,
+					  MARK_ANALYZE };
+	struct cfi_image image;
+
+	put_large(&image);
+	cfi_image_put_function(&image, 0xf0, CFI_TEXT_BYTES - 0xf0, NULL, 0);
+	expect_large_rows(LEA_ROWS " | " FUNCTION_ROWS " | f0 7+8 = c-8", &image, &mark,
+			  "without symbols");
+	cfi_image_add_section(&image, ".symtab", (Elf64_Shdr){ .sh_type = SHT_SYMTAB });
+	expect_large_rows(LEA_ROWS " | f0 7+8 = c-8", &image, &mark, "the symbol would be known");
+}
+
+TEST(tail_calls_name_functions)
+{
+	static const uint8_t jump[] = { 0xe9, FUNCTION - LEA - 5, 0, 0, 0, 0xcc, 0xcc };
+	const struct unwind_mark mark = { CFI_TEXT + FUNCTION + 1, CFI_TEXT + FUNCTION + 2,
+					  MARK_ANALYZE };
+	struct cfi_image image;
+
+	put_large(&image);
+	cfi_image_put_function(&image, 0xf0, CFI_TEXT_BYTES - 0xf0, NULL, 0);
+	memcpy(image.text + LEA, jump, sizeof(jump));
+	expect_large_rows(LEA_ROWS " | " FUNCTION_ROWS " | f0 7+8 = c-8", &image, &mark,
+			  "behind a return");
+	image.text[FUNCTION - 1] = 0x53;
+	expect_large_rows(LEA_ROWS " | f0 7+8 = c-8", &image, &mark, "to the middle of code");
+}
+
+/* Those that are exported are few of them. */
+TEST(exported_functions_are_not_all)
+{
+	const Elf64_Sym exported[] = { { .st_shndx = SHN_UNDEF },
+				       { .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+					 .st_shndx = 1,
+					 .st_value = CFI_TEXT + 0xa0,
+					 .st_size = 3 } };
+	struct cfi_image image;
+
+	put_described_lea(&image);
+	memcpy(image.text + 0xa0, function, sizeof(function));
+	memcpy(image.frame + DATA, exported, sizeof(exported));
+	cfi_image_add_section(&image, ".dynsym",
+			      (Elf64_Shdr){ .sh_type = SHT_DYNSYM,
+					    .sh_offset = CFI_FRAME_OFFSET + DATA,
+					    .sh_entsize = sizeof(Elf64_Sym),
+					    .sh_link = 1,
+					    .sh_size = sizeof(exported) });
+	expect_rows(LEA_ROWS " | " FUNCTION_ROWS " | a0 7+8 = c-8 | a1 7+16 = c-8 | "
+			     "a2 7+8 = c-8 | a3 none",
+		    &image, 0x100, "one that is, one that is not");
 }
 
 RUN_TESTS(cmocka_unit_test(the_entry_names_main), cmocka_unit_test(data_names_functions),
 	  cmocka_unit_test(relocations_name_functions), cmocka_unit_test(labels_are_no_functions),
 	  cmocka_unit_test(code_behind_tables_names_functions),
 	  cmocka_unit_test(described_code_names_functions),
-	  cmocka_unit_test(large_stripped_files_name_functions))
+	  cmocka_unit_test(large_stripped_files_name_functions),
+	  cmocka_unit_test(functions_of_stripped_files_are_found_on_demand),
+	  cmocka_unit_test(tail_calls_name_functions),
+	  cmocka_unit_test(exported_functions_are_not_all))
