@@ -10,6 +10,7 @@
 
 #include "bench/fleet_off_cpu.h"
 #include "collector/query/query.h"
+#include "collector/store/rows.h"
 #include "collector/store/selector.h"
 #include "collector/store/rocksdb/rocksdb.h"
 #include "base/contract/label_names.h"
@@ -24,9 +25,10 @@ struct bench {
 	uint32_t hosts, minutes, repetitions;
 	uint32_t off_cpu; // intervals a minute and host
 	const char *type; // of the queries
+	const char *only; // queries whose names have it; NULL: all
 	uint64_t unit_ns, memory_bytes;
 	const char *path;
-	bool keep;
+	bool keep, reuse, no_merge;
 	struct fleet fleet;
 	struct store *store;
 	uint64_t from_ns, to_ns;
@@ -268,18 +270,25 @@ static int add_sums(void *context, const struct store_rows *rows)
 	return 0;
 }
 
+static bool is_left_out(const struct bench *bench, const char *query)
+{
+	return bench->only && !strstr(query, bench->only);
+}
+
 /** Scan and sum: a merge without names. */
 static void bench_scan(struct bench *bench, const char *name, const char *selector_text,
 		       uint64_t length_ns, enum scan_detail detail)
 {
+	if (is_left_out(bench, name))
+		return;
 	struct selector selector = selector_or_die(selector_text);
 	struct query query = query_of(bench, &selector, length_ns);
-	double times[REPETITIONS_MAX];
+	double times[REPETITIONS_MAX], cpu[REPETITIONS_MAX];
 	struct error err = { 0 };
 	uint64_t rows = 0;
 
 	for (uint32_t i = 0; i < bench->repetitions; i++) {
-		uint64_t start_ns = clock_monotonic_ns();
+		uint64_t start_ns = clock_monotonic_ns(), cpu_ns = clock_process_cpu_ns();
 		struct sums sums = { 0 };
 		struct store_scanner scanner = { .context = &sums,
 						 .detail = detail,
@@ -295,8 +304,10 @@ static void bench_scan(struct bench *bench, const char *name, const char *select
 		free(sums.values);
 		rows = sums.rows;
 		times[i] = (double)(clock_monotonic_ns() - start_ns) / 1e6;
+		cpu[i] = (double)(clock_process_cpu_ns() - cpu_ns) / 1e6;
 	}
 	print_figure(name, times, bench->repetitions, "ms");
+	print_figure("the same, CPU time", cpu, bench->repetitions, "ms");
 	printf("  %-46s %llu rows\n", "", (unsigned long long)rows);
 	selector_deinit(&selector);
 }
@@ -304,6 +315,8 @@ static void bench_scan(struct bench *bench, const char *name, const char *select
 static void bench_merge(struct bench *bench, const char *name, const char *selector_text,
 			uint64_t length_ns, const char *group_by)
 {
+	if (is_left_out(bench, name))
+		return;
 	struct selector selector = selector_or_die(selector_text);
 	struct query query = query_of(bench, &selector, length_ns);
 	double times[REPETITIONS_MAX], cpu[REPETITIONS_MAX];
@@ -328,6 +341,8 @@ static void bench_merge(struct bench *bench, const char *name, const char *selec
 /** A heat map's selection: some regions, none of them a whole minute. CPU time, too: the machine may be busy. */
 static void bench_regions(struct bench *bench, const char *name, const char *selector_text)
 {
+	if (is_left_out(bench, name))
+		return;
 	struct selector selector = selector_or_die(selector_text);
 	struct query query = query_of(bench, &selector, 600 * NS_PER_SECOND);
 	double times[REPETITIONS_MAX], cpu[REPETITIONS_MAX];
@@ -358,6 +373,8 @@ static void bench_regions(struct bench *bench, const char *name, const char *sel
 
 static void bench_heat_map(struct bench *bench, const char *name, const char *selector_text)
 {
+	if (is_left_out(bench, name))
+		return;
 	struct selector selector = selector_or_die(selector_text);
 	struct query query = query_of(bench, &selector, 3600 * NS_PER_SECOND);
 	double times[REPETITIONS_MAX], cpu[REPETITIONS_MAX];
@@ -414,6 +431,32 @@ static void query_off_cpu(struct bench *bench)
 	bench_heat_map(bench, "off-CPU: heat map, one host, 1 h at 20 ms", "{node=\"node-007\"}");
 }
 
+/** The hours of a kept store. */
+static void find_range(struct bench *bench)
+{
+	uint64_t hour_ns = 3600 * NS_PER_SECOND;
+	struct store_stats stats;
+
+	store_read_stats(bench->store, &stats);
+	bench->rows = bench->samples = 0; // not known
+	bench->from_ns = stats.oldest_ns / hour_ns * hour_ns;
+	bench->to_ns = (stats.newest_ns / MINUTE_NS + 1) * MINUTE_NS;
+}
+
+static void fill_store(struct bench *bench)
+{
+	fleet_init(&bench->fleet, bench->hosts, bench->unit_ns);
+	printf("  %-46s %llu MB\n", "RSS of the generator alone",
+	       (unsigned long long)memory_kib("VmRSS:") / 1024);
+	open_store(bench);
+	ingest(bench);
+	printf("  %-46s %llu MB\n", "RSS while ingesting, peak",
+	       (unsigned long long)memory_kib("VmHWM:") / 1024);
+	store_flush(bench->store, NULL);
+	print_chunk_size(bench);
+	print_sizes(bench);
+}
+
 // ---- the run ----------------------------------------------------------------------------------------
 
 static uint64_t number_of(const char *text, uint64_t max)
@@ -437,6 +480,9 @@ static void parse_options(struct bench *bench, int argc, char **argv)
 		{ "memory-mb", required_argument, NULL, 'b' },
 		{ "off-cpu", required_argument, NULL, 'w' },
 		{ "keep", required_argument, NULL, 'k' },
+		{ "reuse", required_argument, NULL, 'e' },
+		{ "no-merge", no_argument, NULL, 'n' },
+		{ "only", required_argument, NULL, 'o' },
 		{ 0 },
 	};
 	int option;
@@ -456,9 +502,16 @@ static void parse_options(struct bench *bench, int argc, char **argv)
 			bench->off_cpu = (uint32_t)number_of(optarg, 1000000);
 		else if (option == 'k')
 			bench->path = optarg, bench->keep = true;
+		else if (option == 'e') // what --keep left: nothing is ingested
+			bench->path = optarg, bench->keep = bench->reuse = true;
+		else if (option == 'n')
+			bench->no_merge = true;
+		else if (option == 'o')
+			bench->only = optarg;
 		else
 			die("usage: bench_store [--hosts N] [--minutes N] [--repetitions N] "
-			    "[--unit-us N] [--memory-mb N] [--off-cpu N] [--keep DIRECTORY]");
+			    "[--unit-us N] [--memory-mb N] [--off-cpu N] [--keep DIRECTORY] "
+			    "[--reuse DIRECTORY] [--no-merge] [--only QUERY]");
 	}
 }
 
@@ -485,21 +538,19 @@ int main(int argc, char **argv)
 	printf("store: %u hosts, %u min, 20 ms slots, 99 Hz, %u off-CPU intervals a minute and "
 	       "host\n",
 	       bench.hosts, bench.minutes, bench.off_cpu);
-	fleet_init(&bench.fleet, bench.hosts, bench.unit_ns);
-	printf("  %-46s %llu MB\n", "RSS of the generator alone",
-	       (unsigned long long)memory_kib("VmRSS:") / 1024);
-	open_store(&bench);
-	ingest(&bench);
-	printf("  %-46s %llu MB\n", "RSS while ingesting, peak",
-	       (unsigned long long)memory_kib("VmHWM:") / 1024);
-	store_flush(bench.store, NULL);
-	print_chunk_size(&bench);
-	print_sizes(&bench);
+	if (bench.reuse) {
+		open_store(&bench);
+		find_range(&bench);
+	} else {
+		fill_store(&bench);
+	}
 	query_cpu(&bench);
-	printf("store: the same, merged\n");
-	merge_hours(&bench);
-	print_sizes(&bench);
-	query_cpu(&bench);
+	if (!bench.no_merge) {
+		printf("store: the same, merged\n");
+		merge_hours(&bench);
+		print_sizes(&bench);
+		query_cpu(&bench);
+	}
 	if (bench.off_cpu)
 		query_off_cpu(&bench);
 	printf("  %-46s %llu MB\n", "RSS at the end, peak",

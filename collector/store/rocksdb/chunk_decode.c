@@ -35,11 +35,17 @@ struct node_run {
 	uint32_t node, count;
 };
 
+/** What a width adds to a distance: the highest bit, and the mask of those below, which are stored. */
+struct distance_width {
+	uint32_t highest, mask, bits;
+};
+
 struct chunk_decoder {
 	ZSTD_DCtx *zstd;
+	struct distance_width widths[CHUNK_CLASSES + 1];
 	struct column columns[COLUMN_COUNT];
 	struct reader readers[COLUMN_COUNT];
-	int64_t palette[PALETTE_MAX];
+	int64_t palette[PALETTE_MAX + 1]; // by any code
 	uint32_t palette_count;
 	uint64_t slot_ns, scale;
 	uint64_t slots_max; // of the chunk's minutes
@@ -51,9 +57,11 @@ struct chunk_decoder {
 	struct row_columns rows; // by (position, node)
 	struct node_run *runs;
 	uint32_t run_count;
-	uint32_t *positions; // per row, by (node, position)
+	uint32_t *positions; // per row, by (node, position); for sums, of wanted rows
 	uint32_t *ends;      // per position + 1: its rows, then their start, then their end
 	bool *wanted;        // per position, for sums
+	bool all_wanted;     // for sums
+	bool cuts;           // for sums, intervals that the range cuts are wanted
 	int64_t *sums;       // per node with wanted rows
 	uint32_t capacity;   // of these, in rows
 };
@@ -66,6 +74,9 @@ struct chunk_decoder *chunk_decoder_new(void)
 		free(decoder);
 		return NULL;
 	}
+	for (uint32_t i = 1; decoder && i <= CHUNK_CLASSES; i++)
+		decoder->widths[i] =
+			(struct distance_width){ 1U << (i - 1), (1U << (i - 1)) - 1, i - 1 };
 	return decoder;
 }
 
@@ -206,6 +217,14 @@ static int unpack_column(struct chunk_decoder *decoder, enum chunk_column number
 	return 0;
 }
 
+/** reader_varint(), without a call for numbers of one byte: most are. */
+static inline uint64_t read_number(struct reader *reader)
+{
+	bool is_short = !reader->failed && reader->at != reader->end && *reader->at < 0x80;
+
+	return is_short ? *reader->at++ : reader_varint(reader);
+}
+
 // ---- positions --------------------------------------------------------------------------------------
 
 static int reserve_rows(struct chunk_decoder *decoder)
@@ -244,8 +263,8 @@ static int read_directory(struct chunk_decoder *decoder, const struct row_query 
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < decoder->series_count; i++) {
-		series += reader_varint(reader);
-		uint64_t count = reader_varint(reader);
+		series += read_number(reader);
+		uint64_t count = read_number(reader);
 		if (reader->failed || series > UINT32_MAX || count > decoder->row_count ||
 		    positions + count > decoder->row_count)
 			return -EBADMSG;
@@ -258,64 +277,94 @@ static int read_directory(struct chunk_decoder *decoder, const struct row_query 
 	return 0;
 }
 
-/** Read a distance of @width bits. The caller has checked that the bits are there. */
-static inline uint32_t read_distance(const uint8_t *bytes, uint64_t *bit, uint32_t width)
+/** Are all widths in range, and as many bits there as they stand for? */
+static int check_widths(const struct chunk_decoder *decoder)
 {
-	if (width <= 1)
-		return width;
-	uint64_t word;
-	memcpy(&word, bytes + *bit / 8, sizeof(word));
-	word = word >> (*bit % 8) & ((1U << (width - 1)) - 1);
-	*bit += width - 1;
-	return 1U << (width - 1) | (uint32_t)word;
+	uint64_t bits = 0;
+	uint32_t widest = 0;
+
+	for (uint32_t i = 0; i < CHUNK_CLASSES; i++) {
+		const struct column *column = &decoder->columns[COLUMN_CLASSES + i];
+
+		for (size_t j = 0; j < column->size; j++) {
+			uint32_t width = column->unpacked[j];
+
+			widest = width > widest ? width : widest;
+			bits += width - (width > 0);
+		}
+	}
+	return widest > CHUNK_CLASSES || bits > decoder->columns[COLUMN_BITS].size * 8 ? -EBADMSG
+										       : 0;
 }
 
-/** Read the positions of one node's rows, and count the rows per position in ends. */
-static int read_positions(struct chunk_decoder *decoder, uint32_t count, uint64_t *bit,
-			  uint32_t *ret_positions)
+/**
+ * Read the positions of one node's rows, and count the rows per position in ends. Keep those that are @wanted (NULL:
+ * all). Returns how many; -EBADMSG.
+ */
+static inline int read_positions(struct chunk_decoder *decoder, uint32_t count, uint64_t *bit,
+				 const bool *wanted, uint32_t *ret_positions)
 {
-	uint32_t class = chunk_class(decoder->position_count, count);
+	uint32_t class = chunk_class(decoder->position_count, count), kept = 0;
 	const uint8_t *widths = reader_bytes(&decoder->readers[COLUMN_CLASSES + class], count);
-	const struct column *bits = &decoder->columns[COLUMN_BITS];
-	uint64_t position = 0, bits_end = bits->size * 8;
+	const uint8_t *bits = decoder->columns[COLUMN_BITS].unpacked;
+	uint64_t position = 0, at = *bit;
 	uint32_t *counts = decoder->ends + 1;
 
 	if (!widths)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < count; i++) {
-		if (widths[i] > CHUNK_CLASSES || *bit > bits_end)
-			return -EBADMSG;
-		position += read_distance(bits->unpacked, bit, widths[i]);
+		const struct distance_width *width = &decoder->widths[widths[i]];
+		uint64_t word;
+
+		memcpy(&word, bits + at / 8, sizeof(word));
+		position += width->highest | (word >> (at % 8) & width->mask);
+		at += width->bits;
 		if (position >= decoder->position_count)
 			return -EBADMSG;
 		counts[position]++;
-		ret_positions[i] = (uint32_t)position++;
+		ret_positions[kept] = (uint32_t)position;
+		kept += !wanted || wanted[position];
+		position++;
+	}
+	*bit = at;
+	return (int)kept;
+}
+
+/** Read the nodes that have wanted rows. */
+static inline int read_runs(struct chunk_decoder *decoder, const bool *wanted)
+{
+	struct reader *nodes = &decoder->readers[COLUMN_NODES];
+	struct reader *counts = &decoder->readers[COLUMN_COUNTS];
+	uint32_t *positions = decoder->positions;
+	uint64_t node = 0, bit = 0;
+
+	for (uint32_t row = 0; row < decoder->row_count;) {
+		node += read_number(nodes);
+		uint64_t count = read_number(counts) + 1;
+		if (nodes->failed || counts->failed || node > UINT32_MAX || count == 0 ||
+		    count > decoder->position_count || count > decoder->row_count - row)
+			return -EBADMSG;
+		int kept = read_positions(decoder, (uint32_t)count, &bit, wanted, positions);
+		if (kept < 0)
+			return kept;
+		decoder->runs[decoder->run_count] =
+			(struct node_run){ (uint32_t)node, (uint32_t)kept };
+		decoder->run_count += kept > 0;
+		positions += kept;
+		row += (uint32_t)count;
 	}
 	return 0;
 }
 
 static int read_nodes(struct chunk_decoder *decoder)
 {
-	struct reader *nodes = &decoder->readers[COLUMN_NODES];
-	struct reader *counts = &decoder->readers[COLUMN_COUNTS];
-	uint64_t node = 0, bit = 0;
-	uint32_t row = 0;
+	int rc = check_widths(decoder);
 
 	memset(decoder->ends, 0, (decoder->position_count + 1ULL) * sizeof(*decoder->ends));
-	for (decoder->run_count = 0; row < decoder->row_count; decoder->run_count++) {
-		node += reader_varint(nodes);
-		uint64_t count = reader_varint(counts) + 1;
-		if (nodes->failed || counts->failed || node > UINT32_MAX || count == 0 ||
-		    count > decoder->position_count || count > decoder->row_count - row)
-			return -EBADMSG;
-		int rc = read_positions(decoder, (uint32_t)count, &bit, decoder->positions + row);
-		if (rc < 0)
-			return rc;
-		decoder->runs[decoder->run_count] =
-			(struct node_run){ (uint32_t)node, (uint32_t)count };
-		row += (uint32_t)count;
-	}
-	return 0;
+	decoder->run_count = 0;
+	if (rc < 0)
+		return rc;
+	return decoder->all_wanted ? read_runs(decoder, NULL) : read_runs(decoder, decoder->wanted);
 }
 
 /** Turn ends from rows per position into the start of each position's rows. */
@@ -350,7 +399,7 @@ static uint32_t row_at(const struct chunk_decoder *decoder, uint32_t position)
 /** Read the next position's more_slots; its slots must lie in the chunk's minutes. */
 static inline int read_length(struct chunk_decoder *decoder, uint64_t slot, uint32_t *ret_more)
 {
-	uint64_t more_slots = reader_varint(&decoder->readers[COLUMN_LENGTHS]);
+	uint64_t more_slots = read_number(&decoder->readers[COLUMN_LENGTHS]);
 
 	if (slot >= decoder->slots_max || more_slots >= decoder->slots_max - slot)
 		return -EBADMSG;
@@ -366,7 +415,7 @@ static int read_slots(struct chunk_decoder *decoder, const struct section *secti
 	uint64_t slot = 0;
 
 	for (uint32_t i = section->first; i < section->first + section->count; i++) {
-		slot += reader_varint(reader);
+		slot += read_number(reader);
 		if (slot >= decoder->slots_max)
 			return -EBADMSG;
 		for (; row < decoder->ends[i]; row++)
@@ -384,7 +433,7 @@ static int read_intervals(struct chunk_decoder *decoder, const struct section *s
 	uint64_t slot = 0;
 
 	for (uint32_t i = section->first; i < section->first + section->count; i++) {
-		slot += reader_varint(reader);
+		slot += read_number(reader);
 		if (read_length(decoder, slot, &more_slots) < 0)
 			return -EBADMSG;
 		for (; row < decoder->ends[i]; row++) {
@@ -426,12 +475,12 @@ static int skip_section(struct chunk_decoder *decoder, const struct section *sec
 	if (!codes)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < section->count; i++)
-		reader_varint(slots);
+		read_number(slots);
 	for (uint32_t i = 0; decoder->with_lengths && i < section->count; i++)
-		reader_varint(&decoder->readers[COLUMN_LENGTHS]);
+		read_number(&decoder->readers[COLUMN_LENGTHS]);
 	for (uint32_t i = 0; i < row_count; i++)
 		if (codes[i] == VALUE_ESCAPE)
-			reader_varint(escapes);
+			read_number(escapes);
 	return slots->failed || escapes->failed ? -EBADMSG : 0;
 }
 
@@ -524,35 +573,68 @@ static int decode_section(struct chunk_decoder *decoder, const struct section *s
 	return rc;
 }
 
-static int decode_rows(struct chunk_decoder *decoder, const struct row_query *query)
-{
-	int rc = 0;
-
-	place_nodes(decoder, !query->without_nodes);
-	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
-		rc = decode_section(decoder, &decoder->sections[i], query);
-	return rc;
-}
-
 // ---- sums per node --------------------------------------------------------------------------------
 
-/** Mark the positions of wanted series in the range. */
-static int mark_wanted(struct chunk_decoder *decoder, const struct row_query *query)
+/** Mark the positions of a section in the range. Returns how many. */
+static uint32_t mark_slots(struct chunk_decoder *decoder, const struct section *section,
+			   const struct row_query *query)
 {
 	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint64_t slot = query->first_slot;
+	uint32_t marked = 0;
 
+	for (uint32_t i = section->first; i < section->first + section->count; i++) {
+		slot += read_number(reader);
+		decoder->wanted[i] = slot >= query->from_slot && slot < query->to_slot;
+		marked += decoder->wanted[i];
+	}
+	return marked;
+}
+
+/** mark_slots() of a chunk with lengths. Returns -EBADMSG if a slot is not one of the chunk's minutes. */
+static int mark_intervals(struct chunk_decoder *decoder, const struct section *section,
+			  const struct row_query *query)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint32_t more_slots, marked = 0;
+	uint64_t slot = 0;
+
+	for (uint32_t i = section->first; i < section->first + section->count; i++) {
+		slot += read_number(reader);
+		if (read_length(decoder, slot, &more_slots) < 0)
+			return -EBADMSG;
+		uint64_t first = query->first_slot + slot, last = first + more_slots;
+		decoder->wanted[i] = last >= query->from_slot && first < query->to_slot;
+		marked += decoder->wanted[i];
+		decoder->cuts |=
+			decoder->wanted[i] && (first < query->from_slot || last >= query->to_slot);
+	}
+	return (int)marked;
+}
+
+/** Mark the positions of wanted series in the range. *ret_any: there are such. */
+static int mark_wanted(struct chunk_decoder *decoder, const struct row_query *query, bool *ret_any)
+{
+	const struct reader *slots = &decoder->readers[COLUMN_SLOTS];
+	const struct reader *lengths = &decoder->readers[COLUMN_LENGTHS];
+	uint32_t marked = 0;
+
+	decoder->cuts = false;
 	for (uint32_t i = 0; i < decoder->series_count; i++) {
 		const struct section *section = &decoder->sections[i];
-		bool wanted = row_query_number(query, section->series) != SERIES_UNWANTED;
-		uint64_t slot = query->first_slot;
+		int count = decoder->with_lengths ? mark_intervals(decoder, section, query)
+						  : (int)mark_slots(decoder, section, query);
 
-		for (uint32_t j = section->first; j < section->first + section->count; j++) {
-			slot += reader_varint(reader);
-			decoder->wanted[j] =
-				wanted && slot >= query->from_slot && slot < query->to_slot;
-		}
+		if (count < 0)
+			return count;
+		if (row_query_number(query, section->series) == SERIES_UNWANTED)
+			memset(decoder->wanted + section->first, 0, section->count);
+		else
+			marked += (uint32_t)count;
 	}
-	return reader->failed ? -EBADMSG : 0;
+	decoder->all_wanted = marked == decoder->position_count;
+	*ret_any = marked > 0;
+	return slots->failed || (decoder->with_lengths && lengths->failed) ? -EBADMSG : 0;
 }
 
 /** Cut the values of a position's rows to their part in the range. */
@@ -566,70 +648,83 @@ static void cut_values(struct chunk_decoder *decoder, uint32_t position, uint64_
 					      query->to_slot);
 }
 
-/** mark_wanted() of a chunk with lengths. Cuts values, which have been read already. */
-static int mark_wanted_intervals(struct chunk_decoder *decoder, const struct row_query *query)
+/** Cut the values of wanted intervals that reach out of the range. Their slots were read before, by mark_wanted(). */
+static void cut_intervals(struct chunk_decoder *decoder, const struct row_query *query)
 {
-	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
-	uint32_t more_slots;
+	struct column *columns = decoder->columns;
+	struct reader slots = { columns[COLUMN_SLOTS].unpacked,
+				columns[COLUMN_SLOTS].unpacked + columns[COLUMN_SLOTS].size,
+				false };
+	struct reader lengths = { columns[COLUMN_LENGTHS].unpacked,
+				  columns[COLUMN_LENGTHS].unpacked + columns[COLUMN_LENGTHS].size,
+				  false };
 
 	for (uint32_t i = 0; i < decoder->series_count; i++) {
 		const struct section *section = &decoder->sections[i];
-		bool wanted = row_query_number(query, section->series) != SERIES_UNWANTED;
-		uint64_t slot = 0;
+		uint64_t slot = query->first_slot;
 
 		for (uint32_t j = section->first; j < section->first + section->count; j++) {
-			slot += reader_varint(reader);
-			if (read_length(decoder, slot, &more_slots) < 0)
-				return -EBADMSG;
-			uint64_t first = query->first_slot + slot, last = first + more_slots;
-			decoder->wanted[j] =
-				wanted && last >= query->from_slot && first < query->to_slot;
+			slot += read_number(&slots);
+			uint32_t more_slots = (uint32_t)read_number(&lengths);
 			if (decoder->wanted[j] &&
-			    (first < query->from_slot || last >= query->to_slot))
-				cut_values(decoder, j, first, more_slots, query);
+			    (slot < query->from_slot || slot + more_slots >= query->to_slot))
+				cut_values(decoder, j, slot, more_slots, query);
 		}
 	}
-	return reader->failed || decoder->readers[COLUMN_LENGTHS].failed ? -EBADMSG : 0;
 }
 
-/** Sum each node's values where they lie: sums need no order of rows. */
-static uint32_t sum_nodes(struct chunk_decoder *decoder)
+/** Sum each node's wanted values where they lie: sums need no order of rows. */
+static void sum_values(struct chunk_decoder *decoder)
 {
 	const uint32_t *position = decoder->positions;
-	const bool *wanted = decoder->wanted;
-	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < decoder->run_count; i++) {
 		uint64_t sum = 0;
-		bool any = false;
 
-		for (uint32_t j = 0; j < decoder->runs[i].count; j++, position++) {
-			uint64_t value = (uint64_t)decoder->rows.values[decoder->ends[*position]++];
-
-			sum += wanted[*position] ? value : 0;
-			any |= wanted[*position];
-		}
-		decoder->rows.nodes[kept] = decoder->runs[i].node;
-		decoder->sums[kept] = (int64_t)sum;
-		kept += any;
+		for (uint32_t j = 0; j < decoder->runs[i].count; j++)
+			sum += (uint64_t)decoder->rows.values[decoder->ends[*position++]++];
+		decoder->rows.nodes[i] = decoder->runs[i].node;
+		decoder->sums[i] = (int64_t)sum;
 	}
-	return kept;
 }
 
-static int decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
+/** sum_values() by the values' codes, none of which is VALUE_ESCAPE: they stay in the CPU's nearest cache. */
+static int sum_codes(struct chunk_decoder *decoder)
 {
+	const uint8_t *codes = reader_bytes(&decoder->readers[COLUMN_VALUES], decoder->row_count);
+	const uint32_t *position = decoder->positions;
+	uint32_t largest = 0;
+
+	if (!codes)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < decoder->run_count; i++) {
+		uint64_t sum = 0;
+
+		for (uint32_t j = 0; j < decoder->runs[i].count; j++) {
+			uint32_t code = codes[decoder->ends[*position++]++];
+
+			largest = code > largest ? code : largest;
+			sum += (uint64_t)decoder->palette[code];
+		}
+		decoder->rows.nodes[i] = decoder->runs[i].node;
+		decoder->sums[i] = (int64_t)sum;
+	}
+	return largest < decoder->palette_count ? 0 : -EBADMSG;
+}
+
+static int sum_nodes(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	if (!decoder->columns[COLUMN_ESCAPES].size && !decoder->cuts)
+		return sum_codes(decoder);
+
 	int rc = read_values(decoder, 0, decoder->row_count);
 
-	if (rc == 0)
-		rc = decoder->with_lengths ? mark_wanted_intervals(decoder, query)
-					   : mark_wanted(decoder, query);
 	if (rc < 0)
 		return rc;
-	struct store_rows found = { .slot_ns = decoder->slot_ns,
-				    .count = sum_nodes(decoder),
-				    .nodes = decoder->rows.nodes,
-				    .values = decoder->sums };
-	return found.count ? query->rows(query->context, &found) : 0;
+	if (decoder->cuts)
+		cut_intervals(decoder, query);
+	sum_values(decoder);
+	return 0;
 }
 
 // ---- the chunk --------------------------------------------------------------------------------------
@@ -647,6 +742,62 @@ static int open_chunk(struct chunk_decoder *decoder, struct bytes chunk,
 	return rc ? rc : read_directory(decoder, query, ret_wanted);
 }
 
+/** Unpack the columns that say which rows are wanted, for sums. *ret_any: some are. */
+static int select_rows(struct chunk_decoder *decoder, const struct row_query *query, bool *ret_any)
+{
+	int rc = unpack_column(decoder, COLUMN_SLOTS);
+
+	if (rc == 0 && decoder->with_lengths)
+		rc = unpack_column(decoder, COLUMN_LENGTHS);
+	return rc ? rc : mark_wanted(decoder, query, ret_any);
+}
+
+/** Unpack the other columns, and find each row's place. */
+static int place_rows(struct chunk_decoder *decoder, bool slots_are_read)
+{
+	int rc = 0;
+
+	for (int i = COLUMN_SLOTS; i < chunk_column_count(decoder->with_lengths) && rc == 0; i++)
+		if (!slots_are_read || (i != COLUMN_SLOTS && i != COLUMN_LENGTHS))
+			rc = unpack_column(decoder, (enum chunk_column)i);
+	if (rc == 0)
+		rc = read_nodes(decoder);
+	if (rc == 0)
+		place_positions(decoder);
+	return rc;
+}
+
+static int decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	bool any = false;
+	int rc = select_rows(decoder, query, &any);
+
+	if (rc < 0 || !any)
+		return rc;
+	rc = place_rows(decoder, true);
+	if (rc == 0)
+		rc = sum_nodes(decoder, query);
+	const struct store_rows found = { .slot_ns = decoder->slot_ns,
+					  .count = decoder->run_count,
+					  .nodes = decoder->rows.nodes,
+					  .values = decoder->sums };
+	return rc || !found.count ? rc : query->rows(query->context, &found);
+}
+
+static int decode_rows(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	decoder->all_wanted = true;
+
+	int rc = place_rows(decoder, false);
+
+	if (rc < 0)
+		return rc;
+	place_nodes(decoder, !query->without_nodes);
+	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
+		rc = decode_section(decoder, &decoder->sections[i], query);
+	return rc;
+}
+
 int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct row_query *query)
 {
 	bool wanted = false;
@@ -655,14 +806,8 @@ int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct
 	if (rc < 0 || !wanted)
 		return rc;
 	rc = reserve_rows(decoder);
-	for (int i = COLUMN_DIRECTORY + 1; i < chunk_column_count(decoder->with_lengths) && rc == 0;
-	     i++)
-		rc = unpack_column(decoder, (enum chunk_column)i);
-	if (rc == 0)
-		rc = read_nodes(decoder);
 	if (rc < 0)
 		return rc;
-	place_positions(decoder);
 	return query->detail == SCAN_SUMS ? decode_sums(decoder, query)
 					  : decode_rows(decoder, query);
 }

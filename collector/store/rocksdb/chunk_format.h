@@ -61,5 +61,8 @@ static inline bool chunk_version_has_lengths(uint64_t version)
 /** The class of a node with @rows rows in a chunk of @positions (rows <= positions). */
 static inline uint32_t chunk_class(uint32_t positions, uint32_t rows)
 {
-	return 31 - (uint32_t)__builtin_clz(positions / rows);
+	int class =
+		__builtin_clz(rows) - __builtin_clz(positions); // log2 of the quotient, or one more
+
+	return (uint32_t)(class - ((uint64_t)rows << class > positions));
 }
