@@ -93,7 +93,9 @@ static uint64_t memory_kib(const char *field)
 
 static void open_store(struct bench *bench)
 {
-	struct store_options options = { .path = bench->path, .memory_bytes = bench->memory_bytes };
+	struct store_options options = { .path = bench->path,
+					 .memory_bytes = bench->memory_bytes,
+					 .upgrade = true };
 	struct error err = { 0 };
 
 	if (rocksdb_store_open(&options, &bench->store, &err) < 0)

@@ -14,6 +14,8 @@
 // A closed minute's chunk has rows of that minute. Merging (rocksdb_merge.c) makes chunks of fewer series and more
 // minutes: a reader of few series unpacks less, and rows of a quiet host fill a chunk.
 //
+// Where nodes have many rows, a chunk has their sums, too: who wants all its rows as sums reads no row.
+//
 // A chunk holds as many series of a group (service, type, slot length) as fit CHUNK_ROWS_MAX. A chunk
 // per series would have 10 to 100 rows on most hosts: too few to pay for its head and to compress.
 #pragma once
@@ -33,6 +35,8 @@ enum {
 struct chunk_encoder;
 struct chunk_encoder *chunk_encoder_new(void);
 void chunk_encoder_freep(struct chunk_encoder **encoder);
+/** Write sums into chunks from now on, where they pay: of store format 4. */
+void chunk_encoder_write_sums(struct chunk_encoder *encoder);
 
 /**
  * Append a chunk of @rows to @chunk. @rows are sorted by series; they are reordered, and equal

@@ -10,6 +10,7 @@
 #include <zstd.h>
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "collector/store/rocksdb/chunk_format.h"
 #include "collector/store/interval.h"
 
@@ -50,7 +51,9 @@ struct chunk_decoder {
 	uint64_t slot_ns, scale;
 	uint64_t slots_max; // of the chunk's minutes
 	uint64_t present;   // a bit for each column that is not empty
-	bool with_lengths;
+	bool with_lengths, with_sums;
+	int column_count;
+	uint32_t minutes; // that the rows lie in
 	uint32_t series_count, row_count, position_count;
 	struct section *sections;
 	uint32_t section_capacity;
@@ -135,6 +138,12 @@ static int read_span(struct chunk_decoder *decoder, uint64_t version, struct rea
 	if (reader->failed || !minutes || minutes > CHUNK_MINUTES_MAX)
 		return -EBADMSG;
 	decoder->slots_max = minutes * MINUTE_SLOTS_MAX;
+	decoder->minutes = (uint32_t)minutes;
+	decoder->with_sums = version >= CHUNK_VERSION_SUMS;
+	decoder->with_lengths = decoder->with_sums ? decoder->present >> COLUMN_LENGTHS & 1
+						   : chunk_version_has_lengths(version);
+	decoder->column_count =
+		decoder->with_sums ? COLUMN_COUNT : chunk_column_count(decoder->with_lengths);
 	return 0;
 }
 
@@ -145,11 +154,10 @@ static int read_head(struct chunk_decoder *decoder, struct reader *reader)
 	decoder->slot_ns = reader_varint(reader);
 	decoder->scale = reader_varint(reader);
 	uint64_t series_count = reader_varint(reader), row_count = reader_varint(reader);
-	if (reader->failed || version < CHUNK_VERSION || version > CHUNK_VERSION_SPAN_INTERVALS ||
+	if (reader->failed || version < CHUNK_VERSION || version > CHUNK_VERSION_SUMS ||
 	    decoder->slot_ns < SLOT_NS_MIN || row_count > CHUNK_ROWS_LIMIT ||
 	    series_count > row_count)
 		return -EBADMSG;
-	decoder->with_lengths = chunk_version_has_lengths(version);
 	decoder->series_count = (uint32_t)series_count;
 	decoder->row_count = (uint32_t)row_count;
 	int rc = read_palette(decoder, reader);
@@ -158,11 +166,9 @@ static int read_head(struct chunk_decoder *decoder, struct reader *reader)
 
 static int read_columns(struct chunk_decoder *decoder, struct reader *reader)
 {
-	int column_count = chunk_column_count(decoder->with_lengths);
-
-	if (decoder->present != UINT64_MAX && decoder->present >> column_count)
+	if (decoder->present != UINT64_MAX && decoder->present >> decoder->column_count)
 		return -EBADMSG;
-	for (int i = 0; i < column_count; i++) {
+	for (int i = 0; i < decoder->column_count; i++) {
 		struct column *column = &decoder->columns[i];
 		bool is_present = decoder->present >> i & 1;
 		uint64_t size = is_present ? reader_varint(reader) : 0;
@@ -174,7 +180,7 @@ static int read_columns(struct chunk_decoder *decoder, struct reader *reader)
 		column->is_packed = packed > 0;
 		column->packed.size = packed ? packed : size;
 	}
-	for (int i = 0; i < column_count; i++) {
+	for (int i = 0; i < decoder->column_count; i++) {
 		struct column *column = &decoder->columns[i];
 
 		column->packed.at = reader_bytes(reader, column->packed.size);
@@ -757,8 +763,9 @@ static int place_rows(struct chunk_decoder *decoder, bool slots_are_read)
 {
 	int rc = 0;
 
-	for (int i = COLUMN_SLOTS; i < chunk_column_count(decoder->with_lengths) && rc == 0; i++)
-		if (!slots_are_read || (i != COLUMN_SLOTS && i != COLUMN_LENGTHS))
+	for (int i = COLUMN_SLOTS; i < decoder->column_count && rc == 0; i++)
+		if (i != COLUMN_SUMS &&
+		    (!slots_are_read || (i != COLUMN_SLOTS && i != COLUMN_LENGTHS)))
 			rc = unpack_column(decoder, (enum chunk_column)i);
 	if (rc == 0)
 		rc = read_nodes(decoder);
@@ -767,16 +774,69 @@ static int place_rows(struct chunk_decoder *decoder, bool slots_are_read)
 	return rc;
 }
 
-static int decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
+/** Does the query want each row of the chunk? */
+static bool wants_all(const struct chunk_decoder *decoder, const struct row_query *query)
+{
+	uint64_t length_ns = decoder->minutes * MINUTE_NS;
+	uint64_t end_slot = query->first_slot + length_ns / decoder->slot_ns +
+			    (length_ns % decoder->slot_ns > 0);
+
+	if (query->from_slot > query->first_slot || query->to_slot < end_slot)
+		return false;
+	for (uint32_t i = 0; i < decoder->series_count; i++)
+		if (row_query_number(query, decoder->sections[i].series) == SERIES_UNWANTED)
+			return false;
+	return true;
+}
+
+/** Read the sums of all rows. */
+static int read_sums(struct chunk_decoder *decoder)
+{
+	static const enum chunk_column columns[] = { COLUMN_NODES, COLUMN_COUNTS, COLUMN_SUMS };
+	struct reader *nodes = &decoder->readers[COLUMN_NODES];
+	struct reader *counts = &decoder->readers[COLUMN_COUNTS];
+	struct reader *sums = &decoder->readers[COLUMN_SUMS];
+	uint64_t node = 0, row = 0;
+	uint32_t found = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(columns) && rc == 0; i++)
+		rc = unpack_column(decoder, columns[i]);
+	if (rc < 0)
+		return rc;
+	uint64_t mean = (uint64_t)reader_svarint(sums);
+	for (; row < decoder->row_count; found++) {
+		node += read_number(nodes);
+		uint64_t count = read_number(counts) + 1;
+		uint64_t rest = (uint64_t)reader_svarint(sums);
+		if (nodes->failed || counts->failed || sums->failed || node > UINT32_MAX ||
+		    count == 0 || count > decoder->row_count - row)
+			return -EBADMSG;
+		decoder->rows.nodes[found] = (uint32_t)node;
+		decoder->sums[found] = (int64_t)((mean * count + rest) * decoder->scale);
+		row += count;
+	}
+	decoder->run_count = found;
+	return 0;
+}
+
+/** Sum the rows that are wanted. */
+static int sum_rows(struct chunk_decoder *decoder, const struct row_query *query)
 {
 	bool any = false;
 	int rc = select_rows(decoder, query, &any);
 
+	decoder->run_count = 0;
 	if (rc < 0 || !any)
 		return rc;
 	rc = place_rows(decoder, true);
-	if (rc == 0)
-		rc = sum_nodes(decoder, query);
+	return rc ? rc : sum_nodes(decoder, query);
+}
+
+static int decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	int rc = decoder->with_sums && wants_all(decoder, query) ? read_sums(decoder)
+								 : sum_rows(decoder, query);
 	const struct store_rows found = { .slot_ns = decoder->slot_ns,
 					  .count = decoder->run_count,
 					  .nodes = decoder->rows.nodes,

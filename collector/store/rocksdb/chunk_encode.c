@@ -17,6 +17,8 @@ enum {
 	VALUE_BUCKETS = 8192,  // of the table that counts values: a power of two
 	VALUES_COUNTED_MAX = 4096,
 	PALETTE_COUNT_MIN = 3, // a palette entry costs about as much as two escapes
+	// A sum takes a byte or two, a row about two: at most a tenth is added, and a tenth of a chunk is read.
+	SUMS_ROWS_MIN = 8,
 };
 
 struct counted_value {
@@ -39,6 +41,7 @@ struct chunk_encoder {
 	uint32_t bit_count; // of them
 	int64_t scale;
 	bool with_lengths;
+	bool writes_sums;
 };
 
 struct chunk_encoder *chunk_encoder_new(void)
@@ -68,6 +71,11 @@ void chunk_encoder_freep(struct chunk_encoder **at)
 	free(encoder->occurrences);
 	free(encoder->scratch);
 	free(encoder);
+}
+
+void chunk_encoder_write_sums(struct chunk_encoder *encoder)
+{
+	encoder->writes_sums = true;
 }
 
 // ---- values -------------------------------------------------------------------------------------
@@ -239,12 +247,14 @@ static void encode_distances(struct chunk_encoder *encoder, const uint64_t *occu
 	}
 }
 
-static void encode_nodes(struct chunk_encoder *encoder, uint32_t count, uint32_t positions)
+/** Returns the number of nodes. */
+static uint32_t encode_nodes(struct chunk_encoder *encoder, uint32_t count, uint32_t positions)
 {
 	const uint64_t *occurrences = encoder->occurrences;
 	uint64_t before = 0;
+	uint32_t nodes = 0;
 
-	for (uint32_t i = 0, end; i < count; i = end) {
+	for (uint32_t i = 0, end; i < count; i = end, nodes++) {
 		uint64_t node = occurrences[i] >> 32;
 
 		for (end = i; end < count && occurrences[end] >> 32 == node;)
@@ -256,6 +266,47 @@ static void encode_nodes(struct chunk_encoder *encoder, uint32_t count, uint32_t
 	}
 	if (encoder->bit_count)
 		encode_bits(encoder, 0, 8 - encoder->bit_count);
+	return nodes;
+}
+
+static bool is_same_position(const struct row *a, const struct row *b)
+{
+	return a->series == b->series && a->slot == b->slot && a->more_slots == b->more_slots;
+}
+
+/** Where each position's rows begin, in the memory that sorting has left. */
+static uint64_t *find_starts(struct chunk_encoder *encoder, const struct row *rows, uint32_t count)
+{
+	uint32_t positions = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (!i || !is_same_position(&rows[i - 1], &rows[i]))
+			encoder->scratch[positions++] = i;
+	return encoder->scratch;
+}
+
+/** Encode the nodes' sums. Rows of a position are in order of nodes, as the nodes here. */
+static void encode_sums(struct chunk_encoder *encoder, const struct row *rows, uint32_t count)
+{
+	struct buffer *column = &encoder->columns[COLUMN_SUMS];
+	const uint64_t *occurrences = encoder->occurrences;
+	uint64_t *starts = find_starts(encoder, rows, count);
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		total += (uint64_t)(rows[i].value / encoder->scale);
+	int64_t mean = (int64_t)total / (int64_t)count;
+	buffer_append_svarint(column, mean);
+	for (uint32_t i = 0; i < count;) {
+		uint64_t node = occurrences[i] >> 32, rest = 0;
+
+		for (; i < count && occurrences[i] >> 32 == node; i++) {
+			const struct row *row = &rows[starts[(uint32_t)occurrences[i]]++];
+
+			rest += (uint64_t)(row->value / encoder->scale) - (uint64_t)mean;
+		}
+		buffer_append_svarint(column, (int64_t)rest);
+	}
 }
 
 static int reserve_occurrences(struct chunk_encoder *encoder, uint32_t count)
@@ -345,8 +396,16 @@ static int pack_column(struct chunk_encoder *encoder, const struct buffer *colum
 	return packed->rc;
 }
 
+static int column_count(const struct chunk_encoder *encoder)
+{
+	return encoder->columns[COLUMN_SUMS].size ? COLUMN_COUNT
+						  : chunk_column_count(encoder->with_lengths);
+}
+
 static uint64_t version_of(const struct chunk_encoder *encoder, uint32_t minutes)
 {
+	if (encoder->columns[COLUMN_SUMS].size)
+		return CHUNK_VERSION_SUMS;
 	if (minutes)
 		return encoder->with_lengths ? CHUNK_VERSION_SPAN_INTERVALS : CHUNK_VERSION_SPAN;
 	return encoder->with_lengths ? CHUNK_VERSION_INTERVALS : CHUNK_VERSION;
@@ -357,7 +416,7 @@ static void write_span(const struct chunk_encoder *encoder, uint32_t minutes, st
 {
 	uint64_t present = 0;
 
-	for (int i = 0; i < chunk_column_count(encoder->with_lengths); i++)
+	for (int i = 0; i < column_count(encoder); i++)
 		present |= (uint64_t)(encoder->columns[i].size > 0) << i;
 	buffer_append_varint(chunk, minutes);
 	buffer_append_varint(chunk, present);
@@ -382,7 +441,7 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 	if (minutes)
 		write_span(encoder, minutes, chunk);
 	buffer_clear(&encoder->packed);
-	for (int i = 0; i < chunk_column_count(encoder->with_lengths); i++) {
+	for (int i = 0; i < column_count(encoder); i++) {
 		int rc = encoder->columns[i].rc;
 
 		if (rc == 0 && (!minutes || encoder->columns[i].size))
@@ -415,7 +474,9 @@ int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count
 		encode_value(encoder, rows[i].value);
 	uint32_t positions = encode_positions(encoder, rows, count, &series_count);
 	sort_occurrences(encoder, count);
-	encode_nodes(encoder, count, positions);
+	uint32_t nodes = encode_nodes(encoder, count, positions);
+	if (encoder->writes_sums && minutes && nodes > 1 && count / SUMS_ROWS_MIN >= nodes)
+		encode_sums(encoder, rows, count);
 	*ret_count = count;
 	return write_chunk(encoder, slot_ns, minutes, series_count, count, chunk);
 }

@@ -16,6 +16,8 @@
 //   bits       per row, by (node, position): its distance's bits below the highest
 //   classes    per row, by (node, position): its distance's width; one column per class of nodes
 //   lengths    per position: more_slots; only in versions with intervals
+//   sums       the mean of a row's value / scale, then per node: the sum of its rows' less as many means, all zig-zag;
+//              from CHUNK_VERSION_SUMS on, where nodes have SUMS_ROWS_MIN rows on average
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +30,8 @@ enum {
 	CHUNK_VERSION_INTERVALS = 2, // with the column of lengths
 	CHUNK_VERSION_SPAN = 3,      // of one or more minutes; no row is an interval
 	CHUNK_VERSION_SPAN_INTERVALS = 4,
+	CHUNK_VERSION_SUMS =
+		5, // of one or more minutes, with sums; with the column of lengths if that is not empty
 	CHUNK_MINUTES_MAX = 60,
 	CHUNK_CLASSES = 25, // log2 of CHUNK_ROWS_LIMIT, and one
 	PALETTE_MAX = 255,
@@ -44,13 +48,14 @@ enum chunk_column {
 	COLUMN_BITS,
 	COLUMN_CLASSES, // the first of CHUNK_CLASSES
 	COLUMN_LENGTHS = COLUMN_CLASSES + CHUNK_CLASSES,
+	COLUMN_SUMS,
 	COLUMN_COUNT,
 };
 
-/** The number of columns of a chunk. */
+/** The number of columns of a chunk of a version before CHUNK_VERSION_SUMS. */
 static inline int chunk_column_count(bool with_lengths)
 {
-	return with_lengths ? COLUMN_COUNT : COLUMN_LENGTHS;
+	return with_lengths ? COLUMN_LENGTHS + 1 : COLUMN_LENGTHS;
 }
 
 static inline bool chunk_version_has_lengths(uint64_t version)

@@ -16,8 +16,8 @@
 
 // docs/format.md, docs/upgrade.md
 enum {
-	STORE_FORMAT_OLDEST = 2,             // that this program reads, and goes on with as it is
-	STORE_FORMAT = STORE_FORMAT_MERGING, // of new stores, and the newest that it knows
+	STORE_FORMAT_OLDEST = 2,          // that this program reads, and goes on with as it is
+	STORE_FORMAT = STORE_FORMAT_SUMS, // of new stores, and the newest that it knows
 	// A program that knows this one can read and write what this program writes.
 	STORE_FORMAT_SUFFICES = STORE_FORMAT,
 	VERSION_BYTES = 32,
@@ -743,6 +743,8 @@ int rocksdb_core_open(const struct store_options *options, enum db_mode mode,
 		rc = rocksdb_restore_clock(store, options->accept_clock, err);
 	if (rc == 0 && !(store->encoder = chunk_encoder_new()))
 		rc = error_set(err, -ENOMEM, "store: out of memory");
+	if (rc == 0 && store->format >= STORE_FORMAT_SUMS)
+		chunk_encoder_write_sums(store->encoder);
 	if (rc < 0) {
 		rocksdb_core_close(store);
 		return rc;

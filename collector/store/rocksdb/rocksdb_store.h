@@ -33,8 +33,9 @@
 // What retention drops in an hour: whatever is wrong, somebody has time to see it.
 #define RETENTION_NS_PER_HOUR (24 * 3600ULL * 1000000000ULL)
 
-// Formats (docs/format.md). From this one on, minutes of past hours are merged.
+// Formats (docs/format.md). From these on, minutes of past hours are merged; chunks may have sums.
 #define STORE_FORMAT_MERGING 3
+#define STORE_FORMAT_SUMS    4
 
 enum {
 	// Batches cover seconds, and each partition costs a dictionary: a batch over more

@@ -160,9 +160,9 @@ TEST(refuses_a_store_of_another_format)
 	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 7);
 	scene_flush(&scene);
 	store_close(scene.store);
-	write_format(scene.path, 4, 4);
+	write_format(scene.path, 5, 5);
 	expect_refused(&scene.options, -EBADMSG,
-		       "its format is 4, newer than this program's 3; use the cairn-collector that "
+		       "its format is 5, newer than this program's 4; use the cairn-collector that "
 		       "wrote it (version " CAIRN_VERSION ")");
 	write_format(scene.path, 1, 1);
 	expect_refused(&scene.options, -EBADMSG, "its format is 1, older than this program's 2");
@@ -178,7 +178,7 @@ TEST(opens_a_newer_store_that_says_it_may)
 	scene_begin(&scene, (struct store_options){ 0 });
 	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 7);
 	store_close(scene.store);
-	write_format(scene.path, 4, 3);
+	write_format(scene.path, 5, 4);
 	scene_open(&scene);
 	expect_total(&scene, 7);
 	scene_end(&scene);

@@ -250,13 +250,15 @@ static int compare_series(const void *a, const void *b)
 }
 
 /** Encode as maintenance does: by series, in any order within. */
-static struct buffer encode_chunk(const struct rows *rows, uint32_t minutes)
+static struct buffer encode_chunk(const struct rows *rows, uint32_t minutes, bool sums)
 {
 	struct chunk_encoder *encoder = chunk_encoder_new();
 	struct rows *copy = malloc(sizeof(*copy)), *joined = malloc(sizeof(*joined));
 	struct buffer chunk = { 0 };
 	uint32_t count;
 
+	if (sums)
+		chunk_encoder_write_sums(encoder);
 	*copy = *joined = *rows;
 	join(joined);
 	qsort(copy->rows, copy->count, sizeof(*copy->rows), compare_series);
@@ -283,13 +285,16 @@ static struct buffer encode_raw(struct rows *rows)
 
 TEST(decodes_the_rows_of_a_chunk)
 {
-	static const uint32_t minutes[] = { 0, 1, CHUNK_MINUTES_MAX };
+	static const struct {
+		uint32_t minutes;
+		bool sums;
+	} kinds[] = { { 0, false }, { 1, false }, { 1, true }, { CHUNK_MINUTES_MAX, true } };
 
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
 
-		for EACH (span, minutes) {
-			struct buffer chunk = encode_chunk(rows, *span);
+		for EACH (kind, kinds) {
+			struct buffer chunk = encode_chunk(rows, kind->minutes, kind->sums);
 			struct rows *joined = malloc(sizeof(*joined));
 
 			*joined = *rows;
@@ -375,7 +380,7 @@ static int refuse(void *context, const struct store_rows *found)
 TEST(a_receiver_can_stop_the_scan)
 {
 	struct rows *rows = random_rows(&shapes[3]);
-	struct buffer chunk = encode_chunk(rows, 1);
+	struct buffer chunk = encode_chunk(rows, 1, false);
 	struct row_query query = { .to_slot = UINT64_MAX, .rows = refuse };
 
 	EXPECT_EQ(-ETIMEDOUT, scan_chunk((struct bytes){ chunk.bytes, chunk.size }, &query), "rc");
@@ -439,7 +444,7 @@ TEST(refuses_damaged_chunks)
 {
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
-		struct buffer chunk = encode_chunk(rows, 1);
+		struct buffer chunk = encode_chunk(rows, 1, false);
 		uint64_t sum = 0;
 		struct row_query query = { .to_slot = UINT64_MAX, .context = &sum, .rows = ignore };
 
