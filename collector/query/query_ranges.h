@@ -7,7 +7,7 @@
 #include "collector/store/store.h"
 
 enum {
-	QUERY_RANGES_MAX = 64, // of a query; each is a scan of its own
+	QUERY_RANGES_MAX = 64, // of a query: each row is compared with them
 };
 
 /** Sorted and disjoint once tidied. */

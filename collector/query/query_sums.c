@@ -341,11 +341,9 @@ int query_sum(const struct query *query, const struct store_selection *selection
 	uint32_t count;
 	const struct time_range *parts = query_parts(query, &count);
 
-	for (uint32_t i = 0; i < count; i++) {
-		int rc = store_scan(query->store, selection, parts[i], &scanner, err);
-		if (rc)
-			return rc;
-	}
+	int rc = store_scan_ranges(query->store, selection, parts, count, &scanner, err);
+	if (rc)
+		return rc;
 	*ret_rows = summing.row_count;
 	return 0;
 }

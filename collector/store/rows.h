@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "collector/store/interval.h"
 #include "collector/store/store.h"
 
 #define MINUTE_NS (60ULL * 1000000000ULL)
@@ -40,11 +41,18 @@ static inline uint64_t slot_at(uint64_t time_ns, uint64_t slot_ns)
 
 #define SERIES_UNWANTED UINT32_MAX
 
+/** Slots [from, to). */
+struct slot_range {
+	uint64_t from, to;
+};
+
 /** The rows that a reader wants of a run or a chunk, and who receives them. */
 struct row_query {
 	uint64_t first_slot; // of the minute, absolute
 	uint64_t from_slot;  // absolute, [from, to)
 	uint64_t to_slot;
+	const struct slot_range *parts; // of these slots, sorted, disjoint, none of them empty;
+	uint32_t part_count;            // 0: all of these slots
 	const uint32_t *wanted; // by series of the partition: its number, or SERIES_UNWANTED
 	uint32_t wanted_count;  // later series are unwanted
 	uint32_t number;        // wanted is NULL: the number of all series
@@ -63,6 +71,42 @@ static inline uint32_t row_query_number(const struct row_query *query, uint32_t 
 	if (!query->wanted)
 		return query->number;
 	return series < query->wanted_count ? query->wanted[series] : SERIES_UNWANTED;
+}
+
+/** Are any of the slots from @first to @last wanted? */
+static inline bool row_query_has(const struct row_query *query, uint64_t first, uint64_t last)
+{
+	if (last < query->from_slot || first >= query->to_slot)
+		return false;
+	for (uint32_t i = 0; i < query->part_count; i++)
+		if (first < query->parts[i].to)
+			return last >= query->parts[i].from;
+	return !query->part_count;
+}
+
+/** Are all of them wanted, and next to each other? */
+static inline bool row_query_has_all(const struct row_query *query, uint64_t first, uint64_t last)
+{
+	if (first < query->from_slot || last >= query->to_slot)
+		return false;
+	for (uint32_t i = 0; i < query->part_count; i++)
+		if (first < query->parts[i].to)
+			return first >= query->parts[i].from && last < query->parts[i].to;
+	return !query->part_count;
+}
+
+/** The part of an interval's value in wanted slots. */
+static inline int64_t row_query_part(const struct row_query *query, uint64_t slot,
+				     uint32_t more_slots, int64_t value)
+{
+	uint64_t sum = 0;
+
+	if (!query->part_count)
+		return interval_within(slot, more_slots, value, query->from_slot, query->to_slot);
+	for (uint32_t i = 0; i < query->part_count; i++)
+		sum += (uint64_t)interval_within(slot, more_slots, value, query->parts[i].from,
+						 query->parts[i].to);
+	return (int64_t)sum;
 }
 
 /** Columns that are reused from run to run. */

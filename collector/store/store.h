@@ -229,6 +229,14 @@ int store_scan(struct store *store, const struct store_selection *selection,
 	       struct time_range range, const struct store_scanner *scanner, struct error *err);
 
 /**
+ * Scan several ranges, sorted and disjoint. The embedded store reads what lies in a partition once for all of
+ * them; elsewhere a partition comes again for each range.
+ */
+int store_scan_ranges(struct store *store, const struct store_selection *selection,
+		      const struct time_range *ranges, uint32_t range_count,
+		      const struct store_scanner *scanner, struct error *err);
+
+/**
  * Sum values per slot of @slot_ns, without reading stacks. Slot i begins at range.from_ns + i *
  * slot_ns; there are slot_count = (range.to_ns - range.from_ns) / slot_ns whole ones. A stored slot
  * counts whole where it begins, an interval slot by slot; a slot that age has made longer than the answer's is

@@ -52,7 +52,14 @@ void store_selection_free(struct store_selection *selection)
 int store_scan(struct store *store, const struct store_selection *selection,
 	       struct time_range range, const struct store_scanner *scanner, struct error *err)
 {
-	return store->ops->scan(store, selection, range, scanner, err);
+	return store_scan_ranges(store, selection, &range, 1, scanner, err);
+}
+
+int store_scan_ranges(struct store *store, const struct store_selection *selection,
+		      const struct time_range *ranges, uint32_t range_count,
+		      const struct store_scanner *scanner, struct error *err)
+{
+	return store->ops->scan(store, selection, ranges, range_count, scanner, err);
 }
 
 int store_activity(struct store *store, const struct store_selection *selection,

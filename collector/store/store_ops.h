@@ -15,8 +15,8 @@ struct store_ops {
 		      struct error *err);
 	void (*selection_free)(struct store_selection *selection);
 	int (*scan)(struct store *store, const struct store_selection *selection,
-		    struct time_range range, const struct store_scanner *scanner,
-		    struct error *err);
+		    const struct time_range *ranges, uint32_t range_count,
+		    const struct store_scanner *scanner, struct error *err);
 	int (*activity)(struct store *store, const struct store_selection *selection,
 			struct time_range range, uint64_t slot_ns, const uint32_t *rows,
 			int64_t *counts, struct error *err);

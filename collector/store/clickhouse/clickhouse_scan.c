@@ -406,10 +406,10 @@ static int scan_shard(struct scan *scan)
 	return !rc && scan->count ? flush(scan) : rc;
 }
 
-int clickhouse_scan(struct store *base, const struct store_selection *selection,
-		    struct time_range range, const struct store_scanner *scanner, struct error *err)
+static int scan_range(struct clickhouse_store *store, const struct store_selection *selection,
+		      struct time_range range, const struct store_scanner *scanner,
+		      struct error *err)
 {
-	struct clickhouse_store *store = (struct clickhouse_store *)base;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < store->client.shard_count && !rc; i++) {
@@ -421,6 +421,18 @@ int clickhouse_scan(struct store *base, const struct store_selection *selection,
 							    .err = err };
 		rc = scan_shard(&scan);
 	}
+	return rc;
+}
+
+int clickhouse_scan(struct store *base, const struct store_selection *selection,
+		    const struct time_range *ranges, uint32_t range_count,
+		    const struct store_scanner *scanner, struct error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < range_count && !rc; i++)
+		rc = scan_range((struct clickhouse_store *)base, selection, ranges[i], scanner,
+				err);
 	return rc;
 }
 

@@ -113,8 +113,8 @@ int clickhouse_label_values(struct store *store, const char *name, const struct 
 			    struct time_range range, struct name_list *ret_list, struct error *err);
 
 int clickhouse_scan(struct store *store, const struct store_selection *selection,
-		    struct time_range range, const struct store_scanner *scanner,
-		    struct error *err);
+		    const struct time_range *ranges, uint32_t range_count,
+		    const struct store_scanner *scanner, struct error *err);
 int clickhouse_activity(struct store *store, const struct store_selection *selection,
 			struct time_range range, uint64_t slot_ns, const uint32_t *rows,
 			int64_t *counts, struct error *err);

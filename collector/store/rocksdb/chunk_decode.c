@@ -12,7 +12,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "collector/store/rocksdb/chunk_format.h"
-#include "collector/store/interval.h"
 
 enum {
 	COLUMN_PADDING = 8, // bits are read eight bytes at a time
@@ -502,7 +501,7 @@ static uint32_t keep_range(struct row_columns *rows, uint32_t first, uint32_t co
 		rows->slots[kept] = slot;
 		rows->nodes[kept] = rows->nodes[i];
 		rows->values[kept] = rows->values[i];
-		kept += slot >= query->from_slot && slot < query->to_slot;
+		kept += row_query_has(query, slot, slot);
 	}
 	return kept - first;
 }
@@ -523,9 +522,8 @@ static uint32_t keep_intervals(struct row_columns *rows, uint32_t first, uint32_
 		rows->more_slots[kept] = more_slots;
 		rows->values[kept] = query->detail == SCAN_ROWS
 					     ? value
-					     : interval_within(slot, more_slots, value,
-							       query->from_slot, query->to_slot);
-		kept += slot + more_slots >= query->from_slot && slot < query->to_slot;
+					     : row_query_part(query, slot, more_slots, value);
+		kept += row_query_has(query, slot, slot + more_slots);
 	}
 	return kept - first;
 }
@@ -537,8 +535,7 @@ static uint32_t keep_rows(struct chunk_decoder *decoder, uint32_t first, uint32_
 
 	if (decoder->with_lengths)
 		return keep_intervals(rows, first, count, query);
-	if (rows->slots[first] >= query->from_slot &&
-	    rows->slots[first + count - 1] < query->to_slot)
+	if (row_query_has_all(query, rows->slots[first], rows->slots[first + count - 1]))
 		return count;
 	return keep_range(rows, first, count, query);
 }
@@ -591,7 +588,7 @@ static uint32_t mark_slots(struct chunk_decoder *decoder, const struct section *
 
 	for (uint32_t i = section->first; i < section->first + section->count; i++) {
 		slot += read_number(reader);
-		decoder->wanted[i] = slot >= query->from_slot && slot < query->to_slot;
+		decoder->wanted[i] = row_query_has(query, slot, slot);
 		marked += decoder->wanted[i];
 	}
 	return marked;
@@ -610,10 +607,9 @@ static int mark_intervals(struct chunk_decoder *decoder, const struct section *s
 		if (read_length(decoder, slot, &more_slots) < 0)
 			return -EBADMSG;
 		uint64_t first = query->first_slot + slot, last = first + more_slots;
-		decoder->wanted[i] = last >= query->from_slot && first < query->to_slot;
+		decoder->wanted[i] = row_query_has(query, first, last);
 		marked += decoder->wanted[i];
-		decoder->cuts |=
-			decoder->wanted[i] && (first < query->from_slot || last >= query->to_slot);
+		decoder->cuts |= decoder->wanted[i] && !row_query_has_all(query, first, last);
 	}
 	return (int)marked;
 }
@@ -650,8 +646,7 @@ static void cut_values(struct chunk_decoder *decoder, uint32_t position, uint64_
 	int64_t *values = decoder->rows.values;
 
 	for (uint32_t row = decoder->ends[position]; row < decoder->ends[position + 1]; row++)
-		values[row] = interval_within(slot, more_slots, values[row], query->from_slot,
-					      query->to_slot);
+		values[row] = row_query_part(query, slot, more_slots, values[row]);
 }
 
 /** Cut the values of wanted intervals that reach out of the range. Their slots were read before, by mark_wanted(). */
@@ -673,7 +668,7 @@ static void cut_intervals(struct chunk_decoder *decoder, const struct row_query 
 			slot += read_number(&slots);
 			uint32_t more_slots = (uint32_t)read_number(&lengths);
 			if (decoder->wanted[j] &&
-			    (slot < query->from_slot || slot + more_slots >= query->to_slot))
+			    !row_query_has_all(query, slot, slot + more_slots))
 				cut_values(decoder, j, slot, more_slots, query);
 		}
 	}
@@ -781,7 +776,7 @@ static bool wants_all(const struct chunk_decoder *decoder, const struct row_quer
 	uint64_t end_slot = query->first_slot + length_ns / decoder->slot_ns +
 			    (length_ns % decoder->slot_ns > 0);
 
-	if (query->from_slot > query->first_slot || query->to_slot < end_slot)
+	if (!row_query_has_all(query, query->first_slot, end_slot - 1))
 		return false;
 	for (uint32_t i = 0; i < decoder->series_count; i++)
 		if (row_query_number(query, decoder->sections[i].series) == SERIES_UNWANTED)

@@ -216,7 +216,7 @@ static int64_t keep_rows(const struct raw_rows *rows, uint32_t section,
 		scratch->slots[kept] = slot;
 		scratch->nodes[kept] = (uint32_t)reader_varint(&reader);
 		scratch->values[kept] = (int64_t)((uint64_t)reader_svarint(&reader) * rows->scale);
-		kept += slot >= query->from_slot && slot < query->to_slot;
+		kept += row_query_has(query, slot, slot);
 	}
 	return reader.failed ? -EBADMSG : (int64_t)kept;
 }
@@ -241,11 +241,11 @@ static int64_t keep_intervals(const struct raw_rows *rows, uint32_t section,
 		scratch->slots[kept] = slot;
 		scratch->nodes[kept] = (uint32_t)node;
 		scratch->more_slots[kept] = (uint32_t)more_slots;
-		scratch->values[kept] = query->detail == SCAN_ROWS
-						? value
-						: interval_within(slot, (uint32_t)more_slots, value,
-								  query->from_slot, query->to_slot);
-		kept += slot + more_slots >= query->from_slot && slot < query->to_slot;
+		scratch->values[kept] =
+			query->detail == SCAN_ROWS
+				? value
+				: row_query_part(query, slot, (uint32_t)more_slots, value);
+		kept += row_query_has(query, slot, slot + more_slots);
 	}
 	return kept;
 }

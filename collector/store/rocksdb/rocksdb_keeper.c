@@ -209,14 +209,14 @@ static struct rocksdb_store *borrow_for(struct keeper *keeper,
 }
 
 static int keeper_scan(struct store *base, const struct store_selection *selection,
-		       struct time_range range, const struct store_scanner *scanner,
-		       struct error *err)
+		       const struct time_range *ranges, uint32_t range_count,
+		       const struct store_scanner *scanner, struct error *err)
 {
 	struct rocksdb_store *store = borrow_for(keeper_of(base), selection, err);
 
 	if (!store)
 		return -EIO;
-	int rc = rocksdb_scan(store, selection, range, scanner, err);
+	int rc = rocksdb_scan(store, selection, ranges, range_count, scanner, err);
 	release(keeper_of(base));
 	return rc;
 }

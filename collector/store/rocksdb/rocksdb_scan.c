@@ -21,7 +21,10 @@
 struct reading {
 	const struct selected_partition *selected;
 	struct partition *partition;
-	struct time_range range; // cut to the partition
+	struct time_range range;        // cut to the partition: from the first part to the last
+	const struct time_range *parts; // of it, that are read; sorted, disjoint
+	uint32_t part_count;
+	struct slot_range *slots; // room for as many
 	uint32_t first_minute, last_minute;
 	bool join;                    // series may be read as one,
 	const uint32_t *query_groups; // if this is NULL or equal for them; by number of the series
@@ -45,6 +48,7 @@ struct reading {
 static void reading_deinit(struct reading *reading)
 {
 	free(reading->joined);
+	free(reading->slots);
 	tombstone_list_unref(reading->tombstones);
 	free(reading->not_deleted);
 	forest_view_unref(reading->view);
@@ -191,15 +195,52 @@ static int leave_out(struct reading *reading, int rc, const char *what)
 	return 0;
 }
 
-/** Set the query's range to @range in slots of @slot_ns, for rows whose slots count from @minute. */
-static void set_query_range(struct reading *reading, uint32_t minute, struct time_range range,
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/** Is any part of the range in @range? */
+static bool is_read(const struct reading *reading, struct time_range range)
+{
+	for (uint32_t i = 0; i < reading->part_count; i++)
+		if (reading->parts[i].to_ns > range.from_ns)
+			return reading->parts[i].from_ns < range.to_ns;
+	return false;
+}
+
+/**
+ * Set the query's range to what is read of @range in slots of @slot_ns, for rows whose slots count from @minute.
+ * False: that is no slot.
+ */
+static bool set_query_range(struct reading *reading, uint32_t minute, struct time_range range,
 			    uint64_t slot_ns)
 {
 	uint64_t start_ns = reading->partition->start_ns + minute * MINUTE_NS;
+	struct row_query *query = &reading->query;
+	uint32_t count = 0;
 
-	reading->query.first_slot = slot_at(start_ns, slot_ns);
-	reading->query.from_slot = slot_at(range.from_ns, slot_ns);
-	reading->query.to_slot = slot_at(range.to_ns, slot_ns);
+	for (uint32_t i = 0; i < reading->part_count; i++) {
+		const struct time_range *part = &reading->parts[i];
+		struct slot_range slots = {
+			slot_at(larger(part->from_ns, range.from_ns), slot_ns),
+			slot_at(smaller(part->to_ns, range.to_ns), slot_ns),
+		};
+
+		if (slots.from < slots.to)
+			reading->slots[count++] = slots;
+	}
+	query->first_slot = slot_at(start_ns, slot_ns);
+	query->from_slot = count ? reading->slots[0].from : 0;
+	query->to_slot = count ? reading->slots[count - 1].to : 0;
+	query->parts = reading->slots;
+	query->part_count = count > 1 ? count : 0;
+	return count > 0;
 }
 
 static int decode_chunk(struct reading *reading, uint32_t minute, struct time_range range)
@@ -211,10 +252,8 @@ static int decode_chunk(struct reading *reading, uint32_t minute, struct time_ra
 	if (rc < 0)
 		return rc;
 	rc = chunk_read_head(chunk, &head);
-	if (rc == 0) {
-		set_query_range(reading, minute, range, head.slot_ns);
+	if (rc == 0 && set_query_range(reading, minute, range, head.slot_ns))
 		rc = chunk_decode(reading->decoder, chunk, &reading->query);
-	}
 	return leave_out(reading, rc, "a chunk is damaged");
 }
 
@@ -306,7 +345,10 @@ static bool minute_is_whole(const struct reading *reading, uint32_t minute)
 {
 	uint64_t start_ns = reading->partition->start_ns + minute * MINUTE_NS;
 
-	return reading->range.from_ns <= start_ns && start_ns + MINUTE_NS <= reading->range.to_ns;
+	for (uint32_t i = 0; i < reading->part_count; i++)
+		if (reading->parts[i].to_ns >= start_ns + MINUTE_NS)
+			return reading->parts[i].from_ns <= start_ns;
+	return false;
 }
 
 /** Read all chunks of a group in a minute. */
@@ -363,12 +405,8 @@ static int read_merged_rows(struct reading *reading, const struct selected_group
 	struct merged_key wanted = at, found;
 	bool any_deleted;
 
-	if (minutes->from == minutes->to)
+	if (!is_read(reading, range))
 		return 0;
-	if (range.from_ns < reading->range.from_ns)
-		range.from_ns = reading->range.from_ns;
-	if (range.to_ns > reading->range.to_ns)
-		range.to_ns = reading->range.to_ns;
 	int rc = leave_out_deleted(reading, minutes->from, at.sequence, &any_deleted);
 	wanted.last_series = group->series[0];
 	while (rc == 0 && seek_merged(reading, &wanted, &found) && merged_key_is_of(&found, &at)) {
@@ -446,9 +484,14 @@ static int read_chunks(struct reading *reading)
 	int rc = 0;
 
 	for (uint32_t minute = reading->first_minute;
-	     !reading->is_merged && minute <= reading->last_minute && rc == 0; minute++)
+	     !reading->is_merged && minute <= reading->last_minute && rc == 0; minute++) {
+		uint64_t start_ns = reading->partition->start_ns + minute * MINUTE_NS;
+
+		if (!is_read(reading, (struct time_range){ start_ns, start_ns + MINUTE_NS }))
+			continue;
 		for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
 			rc = read_group(reading, minute, i);
+	}
 	for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
 		rc = read_merged(reading, i);
 	return rc ? rc : reading->read_rc;
@@ -465,7 +508,8 @@ static int read_runs(struct reading *reading)
 		rc = deadline_check(reading->deadline, reading->err);
 		if (rc < 0)
 			return rc;
-		set_query_range(reading, run->minute, reading->range, run->rows.slot_ns);
+		if (!set_query_range(reading, run->minute, reading->range, run->rows.slot_ns))
+			continue;
 		rc = leave_out_deleted(reading, run->minute, run->sequence, &any_deleted);
 		if (rc < 0)
 			return rc;
@@ -482,27 +526,40 @@ static bool is_left_out(int rc)
 	return rc == -ENOENT || rc == -EBADMSG;
 }
 
-/** @range must overlap the partition. */
-static void set_reading_range(struct reading *reading, struct time_range range)
+/** Find the parts that overlap the partition. Returns how many, from *ret_parts on. */
+static uint32_t find_parts(const struct time_range *parts, uint32_t count,
+			   const struct partition *partition, const struct time_range **ret_parts)
+{
+	uint32_t found = 0;
+
+	for (; count && parts->to_ns <= partition->start_ns; parts++)
+		count--;
+	while (found < count && parts[found].from_ns < partition_end_ns(partition))
+		found++;
+	*ret_parts = parts;
+	return found;
+}
+
+/** Each of the @count parts overlaps the partition. Returns 0 or -ENOMEM. */
+static int set_reading_range(struct reading *reading, const struct time_range *parts,
+			     uint32_t count)
 {
 	struct partition *partition = reading->selected->partition;
+	struct time_range range = { larger(parts[0].from_ns, partition->start_ns),
+				    smaller(parts[count - 1].to_ns, partition_end_ns(partition)) };
 
+	reading->slots = malloc(count * sizeof(*reading->slots));
+	if (!reading->slots)
+		return error_set(reading->err, -ENOMEM, "store: out of memory");
 	reading->partition = partition;
-	if (range.from_ns < partition->start_ns)
-		range.from_ns = partition->start_ns;
-	if (range.to_ns > partition_end_ns(partition))
-		range.to_ns = partition_end_ns(partition);
+	reading->parts = parts;
+	reading->part_count = count;
 	reading->range = range;
 	reading->first_minute = (uint32_t)((range.from_ns - partition->start_ns) / MINUTE_NS);
 	reading->last_minute = (uint32_t)((range.to_ns - 1 - partition->start_ns) / MINUTE_NS);
 	reading->query.wanted = reading->selected->wanted;
 	reading->query.wanted_count = reading->selected->wanted_count;
-}
-
-static bool range_overlaps(struct time_range range, const struct partition *partition)
-{
-	return range.from_ns < range.to_ns && range.from_ns < partition_end_ns(partition) &&
-	       range.to_ns > partition->start_ns;
+	return 0;
 }
 
 // ---- rows -----------------------------------------------------------------------------------------
@@ -529,8 +586,9 @@ static int pass_rows(void *context, const struct store_rows *rows)
 }
 
 static int scan_partition(struct rocksdb_store *store, const struct selected_partition *selected,
-			  struct deadline *deadline, struct time_range range,
-			  const struct store_scanner *scanner, struct error *err)
+			  struct deadline *deadline, const struct time_range *parts,
+			  uint32_t part_count, const struct store_scanner *scanner,
+			  struct error *err)
 {
 	struct scanning scanning = { .scanner = scanner };
 	_cleanup_(reading_deinit) struct reading reading = {
@@ -543,8 +601,9 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 		.err = err,
 	};
 
-	set_reading_range(&reading, range);
-	int rc = snapshot_partition(&reading, store, true);
+	int rc = set_reading_range(&reading, parts, part_count);
+	if (rc == 0)
+		rc = snapshot_partition(&reading, store, true);
 	if (rc < 0)
 		return is_left_out(rc) ? 0 : rc;
 	scanning.node_count = reading.view->forest.node_count;
@@ -560,15 +619,21 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 }
 
 int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *result,
-		 struct time_range range, const struct store_scanner *scanner, struct error *err)
+		 const struct time_range *ranges, uint32_t range_count,
+		 const struct store_scanner *scanner, struct error *err)
 {
 	const struct rocksdb_selection *selection = result->private_;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
-		if (range_overlaps(range, selection->partitions[i].partition))
-			rc = scan_partition(store, &selection->partitions[i], result->deadline,
-					    range, scanner, err);
+	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++) {
+		const struct selected_partition *selected = &selection->partitions[i];
+		const struct time_range *parts;
+		uint32_t count = find_parts(ranges, range_count, selected->partition, &parts);
+
+		if (count && parts->from_ns < parts->to_ns)
+			rc = scan_partition(store, selected, result->deadline, parts, count,
+					    scanner, err);
+	}
 	return rc;
 }
 
@@ -578,6 +643,12 @@ static int count_rows(void *context, const struct store_rows *rows)
 {
 	slot_counts_add(context, rows);
 	return 0;
+}
+
+static bool range_overlaps(struct time_range range, const struct partition *partition)
+{
+	return range.from_ns < range.to_ns && range.from_ns < partition_end_ns(partition) &&
+	       range.to_ns > partition->start_ns;
 }
 
 static int count_partition(struct rocksdb_store *store, const struct selected_partition *selected,
@@ -597,8 +668,9 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 		.err = err,
 	};
 
-	set_reading_range(&reading, range);
-	int rc = snapshot_partition(&reading, store, false);
+	int rc = set_reading_range(&reading, &range, 1);
+	if (rc == 0)
+		rc = snapshot_partition(&reading, store, false);
 	// After the snapshot: it is set before the first row is rolled up.
 	counting->rolled_up_ns = reading.partition->figures.resolution_ns;
 	if (rc == 0)

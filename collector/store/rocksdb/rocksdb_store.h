@@ -254,7 +254,8 @@ struct rocksdb_selection {
 
 // rocksdb_scan.c
 int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *selection,
-		 struct time_range range, const struct store_scanner *scanner, struct error *err);
+		 const struct time_range *ranges, uint32_t range_count,
+		 const struct store_scanner *scanner, struct error *err);
 int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *selection,
 		     struct time_range range, uint64_t slot_ns, const uint32_t *rows,
 		     int64_t *counts, struct error *err);

@@ -310,6 +310,17 @@ int store_scan(struct store *store, const struct store_selection *selection,
 	return rc;
 }
 
+int store_scan_ranges(struct store *store, const struct store_selection *selection,
+		      const struct time_range *ranges, uint32_t range_count,
+		      const struct store_scanner *scanner, struct error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < range_count && !rc; i++)
+		rc = store_scan(store, selection, ranges[i], scanner, err);
+	return rc;
+}
+
 int store_activity(struct store *store, const struct store_selection *selection,
 		   struct time_range range, uint64_t slot_ns, const uint32_t *rows, int64_t *counts,
 		   struct error *err)

@@ -105,7 +105,7 @@ static struct rows *random_rows(const struct shape *shape)
 
 // ---- reading --------------------------------------------------------------------------------------------
 
-enum { FIRST_SLOT = 1000000 };
+enum { FIRST_SLOT = 1000000, PARTS_MAX = 3 };
 
 struct receiving {
 	struct rows *rows;
@@ -133,6 +133,23 @@ static int receive(void *context, const struct store_rows *found)
 	return 0;
 }
 
+static bool is_wanted_slot(const struct row_query *query, uint64_t slot)
+{
+	bool in_part = !query->part_count;
+
+	for (uint32_t i = 0; i < query->part_count; i++)
+		in_part |= slot >= query->parts[i].from && slot < query->parts[i].to;
+	return in_part && slot >= query->from_slot && slot < query->to_slot;
+}
+
+static bool has_wanted_slot(const struct row_query *query, const struct row *row)
+{
+	for (uint64_t i = 0; i <= row->more_slots; i++)
+		if (is_wanted_slot(query, FIRST_SLOT + row->slot + i))
+			return true;
+	return false;
+}
+
 /** What each slot has of an interval, one by one. */
 static int64_t value_in_range(const struct row *row, const struct row_query *query)
 {
@@ -142,7 +159,7 @@ static int64_t value_in_range(const struct row *row, const struct row_query *que
 	for (int64_t i = 0; i < slots; i++) {
 		uint64_t slot = FIRST_SLOT + row->slot + (uint64_t)i;
 
-		if (slot < query->from_slot || slot >= query->to_slot)
+		if (!is_wanted_slot(query, slot))
 			continue;
 		sum += (uint64_t)(row->value / slots);
 		sum += (uint64_t)(i < rest) - (uint64_t)(i < -rest);
@@ -157,9 +174,8 @@ static struct rows *expected_rows(const struct rows *all, const struct row_query
 
 	for (uint32_t i = 0; i < all->count; i++) {
 		struct row row = all->rows[i];
-		uint64_t slot = row.slot + FIRST_SLOT;
 
-		if (slot + row.more_slots < query->from_slot || slot >= query->to_slot ||
+		if (!has_wanted_slot(query, &row) ||
 		    row_query_number(query, row.series) == SERIES_UNWANTED)
 			continue;
 		row.series = row_query_number(query, row.series);
@@ -220,15 +236,32 @@ static void expect_rows(const struct rows *all, struct bytes bytes, scan_fn scan
 	free(actual);
 }
 
+/** Want some ranges of slots within the query's. */
+static void choose_parts(struct row_query *query, const struct shape *shape,
+			 struct slot_range ret_parts[PARTS_MAX])
+{
+	uint64_t at = query->from_slot;
+
+	query->parts = ret_parts;
+	while (query->part_count < PARTS_MAX) {
+		struct slot_range *part = &ret_parts[query->part_count++];
+
+		part->from = at + random_below(shape->slots / 3 + 1);
+		at = part->to = part->from + 1 + random_below(shape->slots / 3 + 1);
+	}
+	query->to_slot = at;
+}
+
 /** All of it, parts of it, with and without slots. */
 static void expect_all_ways(const struct rows *all, struct bytes bytes, scan_fn scan,
 			    const struct shape *shape)
 {
+	struct slot_range parts[PARTS_MAX];
 	uint32_t wanted[2000];
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(wanted); i++)
 		wanted[i] = i % 2 ? i / 2 : SERIES_UNWANTED;
-	for (int way = 0; way < 12; way++) {
+	for (int way = 0; way < 24; way++) {
 		struct row_query query = { .first_slot = FIRST_SLOT, .to_slot = UINT64_MAX };
 
 		query.wanted = way & 1 ? wanted : NULL;
@@ -237,6 +270,10 @@ static void expect_all_ways(const struct rows *all, struct bytes bytes, scan_fn 
 		if (way & 4) {
 			query.from_slot = FIRST_SLOT + random_below(shape->slots);
 			query.to_slot = query.from_slot + random_below(shape->slots);
+		}
+		if (way >= 12) {
+			query.from_slot = FIRST_SLOT;
+			choose_parts(&query, shape, parts);
 		}
 		expect_rows(all, bytes, scan, query, shape->what);
 	}

@@ -140,9 +140,60 @@ static struct time_range random_range(struct model *model, uint64_t from_ns, uin
 							  unit_ns };
 }
 
+enum { RANGES_MAX = 3 };
+
+/** Sums of a scan, and of its values times numbers that differ by node. */
+struct scanned {
+	uint64_t value, by_node;
+};
+
+static int add_scanned(void *context, const struct store_rows *rows)
+{
+	struct scanned *scanned = context;
+
+	for (uint32_t i = 0; i < rows->count; i++) {
+		scanned->value += (uint64_t)rows->values[i];
+		scanned->by_node +=
+			(uint64_t)rows->values[i] * (rows->nodes[i] * 0x9e3779b97f4a7c15ULL);
+	}
+	return 0;
+}
+
+/** Ranges that are read together have what they have one by one. */
+static void expect_ranges(struct model *model, struct scene *scene, uint64_t from_ns,
+			  enum scan_detail detail, const char *what)
+{
+	struct selector selector = selector_of(selectors[model_random(model, 3)]);
+	struct scanned together = { 0 }, apart = { 0 };
+	struct store_scanner scanner = { .detail = detail, .rows = add_scanned };
+	struct time_range ranges[RANGES_MAX];
+	struct store_selection *selection;
+	uint64_t at_ns = from_ns;
+
+	for EACH (range, ranges) {
+		range->from_ns = at_ns + model_random(model, 9000) * TEST_SLOT_NS;
+		at_ns = range->to_ns =
+			range->from_ns + (1 + model_random(model, 9000)) * TEST_SLOT_NS;
+	}
+	assert_int_equal(0,
+			 store_select(scene->store, &selector, NULL, all_time, &selection, NULL));
+	scanner.context = &together;
+	assert_int_equal(
+		0, store_scan_ranges(scene->store, selection, ranges, RANGES_MAX, &scanner, NULL));
+	scanner.context = &apart;
+	for EACH (range, ranges)
+		assert_int_equal(0, store_scan(scene->store, selection, *range, &scanner, NULL));
+	EXPECT_EQ(apart.value, together.value, what);
+	EXPECT_EQ(apart.by_node, together.by_node, what);
+	store_selection_free(selection);
+	selector_deinit(&selector);
+}
+
 static void expect_rows(struct model *model, struct scene *scene, uint64_t from_ns,
 			const char *what)
 {
+	expect_ranges(model, scene, from_ns, SCAN_SUMS, what);
+	expect_ranges(model, scene, from_ns, SCAN_SERIES_SUMS, what);
 	for EACH (selector, selectors) {
 		struct time_range range = random_range(model, from_ns, TEST_SLOT_NS);
 
