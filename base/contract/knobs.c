@@ -46,7 +46,7 @@ static const struct knob_spec knobs[KNOB_COUNT] = {
 				   "The overhead is above the budget and no shedding step would "
 				   "help." },
 	[KNOB_SAMPLING] = { "sampling", "All sampling", "all sampling {step} by a boost", SWITCH,
-			    "Somebody told the agent to collect nothing for a while (`cairn boost "
+			    "A boost has stopped all sampling for a while (`cairn boost "
 			    "--stop`): all profiles have a gap." },
 };
 

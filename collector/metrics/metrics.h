@@ -113,8 +113,7 @@
 	  "Requests refused: a browser sent them under a name that is not the collector's, or "    \
 	  "for another site's page. If the name is right, add it to --http-host.")                 \
 	X(METRIC_BOOSTS, "cairn_boosts_total",                                                     \
-	  "Boosts that began: administrators told agents to sample more, or to stop, for a "       \
-	  "while.")                                                                                \
+	  "Boosts that began: agents sample more, or not at all, for a while.")                    \
 	X(METRIC_BOOST_LOOKS_FAILED, "cairn_boost_looks_failed_total",                             \
 	  "Failed scans for the nodes that a boost selects: the nodes of the last scan keep it. "  \
 	  "Use a selector that matches fewer series.")                                             \
