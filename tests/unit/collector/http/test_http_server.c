@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HTTP server: hostile, slow and many clients, addresses, its end.
 #include "tests/unit/collector/http/http_fixture.h"
+#include "tests/unit/collector/http/waiting.h"
 
 #include "collector/store/deadline.h"
 
@@ -210,8 +211,7 @@ TEST(closing_finishes_running_queries)
 	f.store->scan_sleep_ms = 300;
 	int fd = connect_to(f.port);
 	send_text(fd, request, sizeof(request) - 1);
-	while (!f.store->scans)
-		usleep(1000);
+	WAIT_WHILE(!f.store->scans);
 	close_fixture(&f);
 	char *answer = receive_all(fd, &size);
 	assert_non_null(answer);
@@ -264,17 +264,14 @@ TEST(ends_queries_of_clients_that_went_away)
 	for (size_t i = 0; i <= TAKEN; i++) {
 		clients[i] = connect_to(f.port);
 		send_text(clients[i], request, sizeof(request) - 1);
-		while (!f.store->scans)
-			usleep(1000);
+		WAIT_WHILE(!f.store->scans);
 	}
-	while (!f.metrics.counters[METRIC_QUERIES_REFUSED]) // one runs, the others are queued
-		usleep(1000);
+	WAIT_WHILE(!f.metrics.counters[METRIC_QUERIES_REFUSED]); // one runs, the others are queued
 	for (size_t i = 0; i <= TAKEN; i++)
 		close(clients[i]);
 	usleep(2 * DEADLINE_POLL_NS / 1000); // it has just looked
 	f.store->scans_held = false;
-	while (f.metrics.counters[METRIC_QUERIES_ABANDONED] < TAKEN)
-		usleep(1000);
+	WAIT_WHILE(f.metrics.counters[METRIC_QUERIES_ABANDONED] < TAKEN);
 	EXPECT_EQ(1, f.store->scans, "scans: queued ones never began");
 	close_fixture(&f);
 }

@@ -24,6 +24,7 @@
 #include "collector/symbols/elf_process.h"
 #include "tests/confined_tests.h"
 #include "tests/unit/collector/access/access_fixture.h"
+#include "tests/unit/collector/http/waiting.h"
 
 enum {
 	ANSWER_BYTES = 4096,
@@ -270,8 +271,7 @@ static int begin_upload(const struct fixture *f, size_t size)
 
 static void wait_for_files(const struct fixture *f, uint32_t count)
 {
-	while (count_files(f) != count)
-		usleep(1000);
+	WAIT_WHILE(count_files(f) != count);
 }
 
 TEST(reserves_room_before_it_receives)
