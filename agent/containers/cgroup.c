@@ -41,7 +41,8 @@ static void copy_slice(struct slice slice, char *ret_text, size_t size)
 {
 	if (slice.size >= size)
 		slice.size = size - 1;
-	memcpy(ret_text, slice.at, slice.size);
+	if (slice.size) // an empty one is nowhere
+		memcpy(ret_text, slice.at, slice.size);
 	ret_text[slice.size] = '\0';
 }
 

@@ -160,7 +160,7 @@ TEST(what_follows_at_any_address_may_be_no_function)
 	struct jit_code *code = jit_code_new();
 	uint32_t second = write_following(0, (const uint8_t[]){ 0x66, 0x90 }, 2);
 
-	write_following(second, NULL, 0);
+	write_following(second, (const uint8_t[]){ 0 }, 0);
 	assert_false(analyze(code, function_at(0) + second));
 	EXPECT_EQ(0, rule_at(code, function_at(0) + second), "by frame pointer");
 	jit_code_free(code);
