@@ -244,6 +244,7 @@ static int encode_members(struct encoding *encoding, const struct json_field *fi
 int json_message_encode(const struct json_field *fields, const char *text, size_t size,
 			struct buffer *ret_message, struct error *err)
 {
+	text = size ? text : ""; // nothing may be nowhere
 	struct encoding encoding = { .reader = { text, text + size, false },
 				     .message = ret_message,
 				     .err = err };
