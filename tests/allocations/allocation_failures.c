@@ -36,6 +36,7 @@ enum {
 	NULL_BYTES = 64 << 20, // structures are so large at most
 	PLACES_MAX = 4096,     // of a program
 	TEST_SECONDS = 90,     // a test that takes longer hangs: some wait for half a minute
+	RUNS_MAX = 4,          // at a time
 	PROGRAM_SECONDS = 60,  // ALLOCATION_SECONDS: then no new place is tried
 };
 
@@ -54,11 +55,10 @@ struct place {
 /** Shared by the runner and its children, each of which runs a test once. */
 static struct {
 	struct place places[PLACES_MAX];
-	_Atomic uint32_t failed; // allocations of the present run
 	_Atomic uint32_t unlisted;
 } * shared;
 
-// Of the present run.
+// Of the run that begins, and in it.
 static enum { IDLE, LISTING, FAILING } mode;
 static uint64_t failing_hash;
 static uint32_t failing_at; // which of its allocations
@@ -153,7 +153,6 @@ static bool fails_here(const void *frame)
 		return false;
 	failing_call = find_test_call(frame);
 	has_failed = true;
-	shared->failed++;
 	errno = ENOMEM;
 	return true;
 }
@@ -342,32 +341,44 @@ int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *t
 /** What fails of a place's allocations. */
 enum round { ROUND_FIRST, ROUND_FROM_FIRST, ROUND_MIDDLE, ROUND_FROM_MIDDLE, ROUNDS };
 
+/** A run of a test in a child. */
+struct run {
+	pid_t child; // 0: the place is free
+	int log;     // a file with its words
+	const struct CMUnitTest *test;
+	uint64_t hash; // what fails in it
+	uint32_t at;
+	bool fails_on;
+};
+
 /** A program's tests. */
 struct group {
 	CMFixtureFunction set_up, tear_down;
-	int log; // a file
+	struct run running[RUNS_MAX]; // tests wait most of their time
 	uint32_t runs, faults;
 	uint32_t untried; // places, for want of time
 	time_t end;
 };
 
-/** Run the test in a child. Returns its status; its words are in the log. */
-static int run(struct group *group, const struct CMUnitTest *test)
+/** Begin to run the test, in a place that is free. */
+static void begin(struct group *group, struct run *run, const struct CMUnitTest *test)
 {
-	int status = 0, log = group->log;
-
+	*run = (struct run){ .log = run->log,
+			     .test = test,
+			     .hash = failing_hash,
+			     .at = failing_at,
+			     .fails_on = fails_on };
 	group->runs++;
-	shared->failed = 0;
-	if (ftruncate(log, 0) || lseek(log, 0, SEEK_SET))
+	if (ftruncate(run->log, 0) || lseek(run->log, 0, SEEK_SET))
 		abort();
 	fflush(NULL);
-	pid_t child = fork();
-	if (child < 0)
+	run->child = fork();
+	if (run->child < 0)
 		abort();
-	if (child == 0) {
+	if (run->child == 0) {
 		setpgid(0, 0);
-		dup2(log, STDOUT_FILENO);
-		dup2(log, STDERR_FILENO);
+		dup2(run->log, STDOUT_FILENO);
+		dup2(run->log, STDERR_FILENO);
 		alarm(TEST_SECONDS);
 		handle_crashes();
 		int failed = __real__cmocka_run_group_tests("", test, 1, group->set_up,
@@ -375,48 +386,105 @@ static int run(struct group *group, const struct CMUnitTest *test)
 		fflush(NULL);
 		_exit(failed ? 1 : 0);
 	}
-	setpgid(child, child);
-	waitpid(child, &status, 0);
-	kill(-child, SIGKILL);
-	return status;
+	setpgid(run->child, run->child);
 }
 
-static void show(const struct CMUnitTest *test, const char *what, int log)
+static void show(const struct run *run, const char *what)
 {
 	char bytes[8192];
-	ssize_t size = pread(log, bytes, sizeof(bytes), 0);
+	ssize_t size = pread(run->log, bytes, sizeof(bytes), 0);
 
-	printf("FAULT   %s: %s, allocation %u of %016llx%s\n", test->name, what, failing_at + 1,
-	       (unsigned long long)failing_hash, fails_on ? " and all later" : "");
+	printf("FAULT   %s: %s, allocation %u of %016llx%s\n", run->test->name, what, run->at + 1,
+	       (unsigned long long)run->hash, run->fails_on ? " and all later" : "");
 	if (size > 0)
 		fwrite(bytes, 1, (size_t)size, stdout);
 	fflush(stdout);
 }
 
 /** Returns whether it is a fault. */
-static bool judge(const struct CMUnitTest *test, int status, int log)
+static bool judge(const struct run *run, int status)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == END_CRASH)
-		show(test, "crashed", log);
+		show(run, "crashed");
 	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-		show(test, "hangs", log);
+		show(run, "hangs");
 	else if (WIFSIGNALED(status))
-		show(test, "died of a signal", log);
+		show(run, "died of a signal");
 	else
 		return false;
 	return true;
 }
 
+/** Wait for the end of @child, or of any (-1), and judge it. Returns its place; NULL: none runs. */
+static struct run *end_one(struct group *group, pid_t child, int *ret_status)
+{
+	child = waitpid(child, ret_status, 0);
+	for (uint32_t i = 0; child > 0 && i < RUNS_MAX; i++) {
+		struct run *run = &group->running[i];
+
+		if (run->child != child)
+			continue;
+		kill(-child, SIGKILL); // its own children
+		run->child = 0;
+		return run;
+	}
+	return NULL;
+}
+
+static void end_any(struct group *group)
+{
+	int status;
+	const struct run *run = end_one(group, -1, &status);
+
+	if (run)
+		group->faults += judge(run, status);
+}
+
+/** A place for another run; it waits until there is one. */
+static struct run *free_place(struct group *group)
+{
+	for (;;) {
+		for (uint32_t i = 0; i < RUNS_MAX; i++)
+			if (!group->running[i].child)
+				return &group->running[i];
+		end_any(group);
+	}
+}
+
+static void end_all(struct group *group)
+{
+	for (uint32_t i = 0; i < RUNS_MAX; i++)
+		while (group->running[i].child)
+			end_any(group);
+}
+
 static void fail_in(struct group *group, const struct CMUnitTest *test, struct place *place,
 		    enum round round)
 {
+	struct run *run = free_place(group);
+
 	mode = FAILING;
 	failing_hash = place->hash;
 	failing_at = round == ROUND_MIDDLE || round == ROUND_FROM_MIDDLE ? place->count / 2 : 0;
 	fails_on = round == ROUND_FROM_FIRST || round == ROUND_FROM_MIDDLE;
-	group->faults += judge(test, run(group, test), group->log);
+	begin(group, run, test);
 	mode = IDLE;
 	place->tried++;
+}
+
+/** Run the test with all memory, to list its places. Returns its status. */
+static int list_places(struct group *group, const struct CMUnitTest *test)
+{
+	struct run *run = free_place(group);
+	int status = 0;
+
+	for (uint32_t i = 0; i < PLACES_MAX; i++)
+		shared->places[i].count = 0;
+	mode = LISTING;
+	begin(group, run, test);
+	mode = IDLE;
+	end_one(group, run->child, &status);
+	return status;
 }
 
 static bool is_due(const struct place *place, enum round round)
@@ -428,11 +496,7 @@ static void try_test(struct group *group, const struct CMUnitTest *test, enum ro
 {
 	if (round && time(NULL) >= group->end)
 		return;
-	for (uint32_t i = 0; i < PLACES_MAX; i++)
-		shared->places[i].count = 0;
-	mode = LISTING;
-	int status = run(group, test);
-	mode = IDLE;
+	int status = list_places(group, test);
 	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
 		if (!round)
 			printf("SKIP    %s: it fails with all memory, too\n", test->name);
@@ -451,7 +515,7 @@ static void try_test(struct group *group, const struct CMUnitTest *test, enum ro
 int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t count,
 				   CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
-	struct group group = { set_up, tear_down, .log = memfd_create("log", MFD_CLOEXEC) };
+	struct group group = { .set_up = set_up, .tear_down = tear_down };
 	const char *only = getenv("UNIT_TEST"), *seconds = getenv("ALLOCATION_SECONDS");
 	uint32_t places = 0;
 
@@ -459,12 +523,16 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 	group.end = time(NULL) + (seconds ? atoi(seconds) : PROGRAM_SECONDS);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
-	if (shared == MAP_FAILED || group.log < 0)
+	if (shared == MAP_FAILED)
 		return 1;
+	for (uint32_t i = 0; i < RUNS_MAX; i++)
+		if ((group.running[i].log = memfd_create("log", MFD_CLOEXEC)) < 0)
+			return 1;
 	for (int round = 0; round < ROUNDS; round++)
 		for (size_t i = 0; i < count; i++)
 			if (!only || strcmp(only, tests[i].name) == 0)
 				try_test(&group, &tests[i], (enum round)round);
+	end_all(&group);
 	for (uint32_t i = 0; i < PLACES_MAX; i++) {
 		places += shared->places[i].tried != 0;
 		group.untried += shared->places[i].hash && !shared->places[i].tried;
