@@ -560,7 +560,7 @@ int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_b
 			  struct error *err)
 {
 	struct boost_report report;
-	struct message_memory memory;
+	_cleanup_(message_memory_deinit) struct message_memory memory;
 	struct batch_id batch;
 
 	message_memory_init(&memory, size);
@@ -580,7 +580,6 @@ int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_b
 		rc = decode_report(message, &report, err);
 	if (!rc)
 		rc = decode_message(&decoder);
-	cairn__v1__export_request__free_unpacked(message, &memory.allocator);
 	if (rc)
 		return rc;
 	*ret_batch = batch;

@@ -141,7 +141,7 @@ static int decode_response(const Cairn__V1__ExportResponse *message,
 int export_response_decode(const void *bytes, size_t size, struct export_response *ret_response,
 			   struct error *err)
 {
-	struct message_memory memory;
+	_cleanup_(message_memory_deinit) struct message_memory memory;
 
 	message_memory_init(&memory, size);
 	Cairn__V1__ExportResponse *message =
@@ -151,7 +151,5 @@ int export_response_decode(const void *bytes, size_t size, struct export_respons
 	if (!message)
 		return message_memory_refusal(&memory, "ExportResponse", size,
 					      EXPORT_MESSAGE_BYTES_MAX, err);
-	int rc = decode_response(message, ret_response, err);
-	cairn__v1__export_response__free_unpacked(message, &memory.allocator);
-	return rc;
+	return decode_response(message, ret_response, err);
 }

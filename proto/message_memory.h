@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds the memory of unpacking a message by a multiple of its size: a byte on the wire can ask
-// for far more than a byte of memory.
+// Memory of one unpacked message: taken piece by piece from a few blocks, and freed with them. It is bounded by a multiple of
+// the message's size: a byte on the wire can ask for far more than a byte of memory.
 #pragma once
 
 #include <stdbool.h>
@@ -10,15 +10,20 @@
 
 #include "base/error.h"
 
+struct message_block;
+
 /** For one message. Must not move: `allocator.allocator_data` points to it. */
 struct message_memory {
-	ProtobufCAllocator allocator;
-	size_t size_max;  // the message's limit
-	size_t size_left; // of the limit
-	bool refused;     // the limit was exceeded
+	ProtobufCAllocator allocator; // frees nothing before message_memory_deinit()
+	struct message_block *block;  // the newest
+	size_t size_max;              // the message's limit
+	size_t size_left;             // of the limit
+	bool refused;                 // the limit was exceeded
 };
 
 void message_memory_init(struct message_memory *memory, size_t message_size);
+/** Frees the message: it needs no free_unpacked(). */
+void message_memory_deinit(struct message_memory *memory);
 
 /**
  * Why could the message not be unpacked? Returns -E2BIG if it is larger than
