@@ -36,20 +36,35 @@ static int group_sums_init(struct group_sums *sums)
 {
 	sums->totals = calloc(MINUTE_SLOTS_MAX, sizeof(*sums->totals));
 	sums->has_slot = calloc(MINUTE_SLOTS_MAX, sizeof(*sums->has_slot));
+	sums->first_slot = MINUTE_SLOTS_MAX;
 	return sums->totals && sums->has_slot ? 0 : -ENOMEM;
 }
 
+/* Most groups have rows in a part of the minute, and most minutes far fewer slots than the most there can be. */
 static void group_sums_clear(struct group_sums *sums)
 {
-	memset(sums->totals, 0, MINUTE_SLOTS_MAX * sizeof(*sums->totals));
-	memset(sums->has_slot, 0, MINUTE_SLOTS_MAX * sizeof(*sums->has_slot));
+	uint32_t first = sums->first_slot;
+	uint32_t count = sums->end_slot > first ? sums->end_slot - first : 0;
+
+	memset(sums->totals + first, 0, count * sizeof(*sums->totals));
+	memset(sums->has_slot + first, 0, count * sizeof(*sums->has_slot));
 	if (sums->has_steps)
-		memset(sums->steps, 0, (MINUTE_SLOTS_MAX + 1) * sizeof(*sums->steps));
+		memset(sums->steps + first, 0, (count + 1) * sizeof(*sums->steps));
 	sums->has_steps = false;
+	sums->first_slot = MINUTE_SLOTS_MAX;
+	sums->end_slot = 0;
 	for (uint32_t i = 0; i < sums->sum_count; i++)
 		sums->sum_of[sums->sums[i].node] = 0;
 	sums->sum_count = 0;
 	sums->row_count = 0;
+}
+
+static void note_slots(struct group_sums *sums, const struct row *row)
+{
+	uint32_t end = row->slot + row->more_slots + 1;
+
+	sums->first_slot = row->slot < sums->first_slot ? row->slot : sums->first_slot;
+	sums->end_slot = end > sums->end_slot ? end : sums->end_slot;
 }
 
 static int reserve_node(struct group_sums *sums, uint32_t node)
@@ -122,6 +137,7 @@ static int add_sums(struct group_sums *sums, const struct row *rows, uint32_t co
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && rc == 0; i++) {
+		note_slots(sums, &rows[i]);
 		if (rows[i].more_slots)
 			rc = add_interval(sums, &rows[i]);
 		else
@@ -139,7 +155,7 @@ static void add_steps(struct group_sums *sums)
 	uint64_t value = 0;
 	uint32_t intervals = 0;
 
-	for (uint32_t slot = 0; slot < MINUTE_SLOTS_MAX; slot++) {
+	for (uint32_t slot = sums->first_slot; slot < sums->end_slot; slot++) {
 		value += sums->steps[slot].value;
 		intervals += sums->steps[slot].intervals;
 		if (intervals)
@@ -147,17 +163,18 @@ static void add_steps(struct group_sums *sums)
 	}
 }
 
-/** Move the slots with rows to the front, as rows of node 0. Returns how many. */
+/** Move the slots with rows together, as rows of node 0. Returns how many from the first slot on. */
 static uint32_t compact_totals(struct group_sums *sums)
 {
+	struct row *to = sums->totals + sums->first_slot;
 	uint32_t count = 0;
 
 	if (sums->has_steps)
 		add_steps(sums);
 
-	for (uint32_t slot = 0; slot < MINUTE_SLOTS_MAX; slot++)
+	for (uint32_t slot = sums->first_slot; slot < sums->end_slot; slot++)
 		if (sums->has_slot[slot])
-			sums->totals[count++] =
+			to[count++] =
 				(struct row){ .slot = slot, .value = sums->totals[slot].value };
 	return count;
 }
@@ -227,11 +244,15 @@ static int put_rollup(struct chunk_writer *writer, enum chunk_kind kind, uint32_
 static int put_rollups(struct chunk_writer *writer, uint32_t group, uint64_t slot_ns)
 {
 	struct group_sums *sums = &writer->sums;
-	uint32_t total_count = compact_totals(sums);
 	int rc = 0;
 
+	if (sums->row_count < ROLLUP_ROWS_MIN)
+		return 0;
+	uint32_t total_count = compact_totals(sums);
+
 	if (total_count * (uint64_t)ROLLUP_ROWS_MIN <= sums->row_count)
-		rc = put_rollup(writer, CHUNK_TOTALS, group, sums->totals, total_count, slot_ns);
+		rc = put_rollup(writer, CHUNK_TOTALS, group, sums->totals + sums->first_slot,
+				total_count, slot_ns);
 	if (rc == 0 && sums->sum_count * (uint64_t)ROLLUP_ROWS_MIN <= sums->row_count)
 		rc = put_rollup(writer, CHUNK_SUMS, group, sums->sums, sums->sum_count, slot_ns);
 	return rc;

@@ -16,6 +16,7 @@ struct group_sums {
 	bool *has_slot;
 	struct slot_step *steps; // the intervals' part of totals; NULL: no interval yet
 	bool has_steps;
+	uint32_t first_slot, end_slot; // with rows: [first, end)
 	uint64_t row_count;
 };
 
