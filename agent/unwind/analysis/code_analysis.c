@@ -9,6 +9,7 @@
 #include <capstone/capstone.h>
 
 #include "base/array.h"
+#include "base/cleanup.h"
 
 #include "agent/unwind/analysis/frame_states.h"
 #include "agent/unwind/analysis/vector_size.h"
@@ -200,6 +201,15 @@ static bool pop(struct frame_state *state, const cs_x86_op *operand, int64_t byt
 
 	if (is_register(operand, X86_REG_RSP))
 		return false;
+	if (state->base == BASE_SP && depth == 8 && bytes == 8 && !state->fp_saved &&
+	    operand->type == X86_OP_REG && operand->reg != X86_REG_RBP) {
+		*state = (struct frame_state){
+			.base = BASE_POPPED,
+			.cfa_offset = (int32_t)operand->reg,
+			.slot = -1,
+		};
+		return true;
+	}
 	if (is_register(operand, X86_REG_RBP)) {
 		if (!depth)
 			return false;
@@ -270,7 +280,46 @@ static bool leave(struct frame_state *state)
 
 static bool is_part_of(x86_reg number, x86_reg whole)
 {
+	static const x86_reg first_parts[] = { X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B };
+
+	for (size_t i = 0; i < ARRAY_SIZE(first_parts); i++)
+		if (number >= first_parts[i] && number < first_parts[i] + 8)
+			return whole == X86_REG_R8 + (number - first_parts[i]);
 	switch (number) {
+	case X86_REG_RAX:
+	case X86_REG_EAX:
+	case X86_REG_AX:
+	case X86_REG_AH:
+	case X86_REG_AL:
+		return whole == X86_REG_RAX;
+	case X86_REG_RBX:
+	case X86_REG_EBX:
+	case X86_REG_BX:
+	case X86_REG_BH:
+	case X86_REG_BL:
+		return whole == X86_REG_RBX;
+	case X86_REG_RCX:
+	case X86_REG_ECX:
+	case X86_REG_CX:
+	case X86_REG_CH:
+	case X86_REG_CL:
+		return whole == X86_REG_RCX;
+	case X86_REG_RDX:
+	case X86_REG_EDX:
+	case X86_REG_DX:
+	case X86_REG_DH:
+	case X86_REG_DL:
+		return whole == X86_REG_RDX;
+	case X86_REG_RSI:
+	case X86_REG_ESI:
+	case X86_REG_SI:
+	case X86_REG_SIL:
+		return whole == X86_REG_RSI;
+	case X86_REG_RDI:
+	case X86_REG_EDI:
+	case X86_REG_DI:
+	case X86_REG_DIL:
+		return whole == X86_REG_RDI;
 	case X86_REG_RBP:
 	case X86_REG_EBP:
 	case X86_REG_BP:
@@ -337,6 +386,20 @@ static bool move(csh decoder, const cs_insn *instruction, struct frame_state *st
 	return other(decoder, instruction, state);
 }
 
+// V8 pops the return address, pushes or drops arguments, and pushes it again: a frame begins, or ends, there.
+static bool apply_popped(csh decoder, const cs_insn *instruction, struct frame_state *state)
+{
+	x86_reg number = (x86_reg)state->cfa_offset;
+	const cs_x86_op *first = &instruction->detail->x86.operands[0];
+
+	if (instruction->id == X86_INS_PUSH && is_register(first, number)) {
+		*state = frame_by_sp(8);
+		return true;
+	}
+	return instruction->id != X86_INS_CALL && !writes(decoder, instruction, number) &&
+	       !writes(decoder, instruction, X86_REG_RBP);
+}
+
 // What the instruction does to the frame. Returns false if that is unknown.
 static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *state)
 {
@@ -344,6 +407,8 @@ static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *s
 	const cs_x86_op *first = &x86->operands[0], *second = &x86->operands[1];
 	bool on_sp = x86->op_count == 2 && is_register(first, X86_REG_RSP);
 
+	if (state->base == BASE_POPPED)
+		return apply_popped(decoder, instruction, state);
 	switch (instruction->id) {
 	case X86_INS_PUSH:
 		return push(state, first, first->size == 2 ? 2 : 8);
@@ -654,7 +719,7 @@ static struct unwind_rule rule_of(const struct code_analysis *analysis, uint16_t
 	const struct frame_state *state = &analysis->known.known[number];
 	struct unwind_rule rule = { .cfa = CFA_NO_TABLE };
 
-	if (number < STATE_ENTRY)
+	if (number < STATE_ENTRY || state->base == BASE_POPPED)
 		return rule;
 	if (state->base == BASE_SLOT && state->cfa_offset > INT16_MAX)
 		return rule;

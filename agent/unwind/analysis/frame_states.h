@@ -19,6 +19,7 @@ enum frame_base {
 	BASE_SP,
 	BASE_FP,   // fp is this function's own
 	BASE_SLOT, // fp is used otherwise; its old value is in memory at sp + slot
+	BASE_POPPED, // the return address is in register cfa_offset: words are pushed or dropped below it
 };
 
 /** Where the caller is before an instruction: the CFA is base + cfa_offset. */

@@ -158,6 +158,21 @@ static const struct {
 	  { 0x74, 0x01, 0xb8, 0x90, 0x90, 0x90, 0x90, 0xc3 },
 	  8,
 	  " 0:none 0:sp+8" },
+	{ "the return address is moved below an argument",
+	  // pop %rax; push %rdi; push %rax; push %rbp; mov %rsp, %rbp; leave; pop %rcx; add %rbx, %rsp; push %rcx; ret
+	  { 0x58, 0x57, 0x50, 0x55, 0x48, 0x89, 0xe5, 0xc9, 0x59, 0x48, 0x01, 0xdc, 0x51, 0xc3 },
+	  14,
+	  " 0:none 0:sp+8 1:none 3:sp+8 4:sp+16,fp-16 7:fp+16,fp-16 8:sp+8 9:none 13:sp+8" },
+	{ "the same by r10, and overwritten in between",
+	  // pop %r10; mov $1, %r10d; push %r10; ret
+	  { 0x41, 0x5a, 0x41, 0xba, 1, 0, 0, 0, 0x41, 0x52, 0xc3 },
+	  11,
+	  " 0:none 0:sp+8 2:none" },
+	{ "the same, and a call in between",
+	  // pop %rbx; call *%rax; push %rbx; ret
+	  { 0x5b, 0xff, 0xd0, 0x53, 0xc3 },
+	  5,
+	  " 0:none 0:sp+8 1:none" },
 	{ "more is popped than was pushed", { 0x58, 0x58, 0xc3 }, 3, " 0:none 0:sp+8 1:none" },
 	{ "no instruction", { 0x06, 0x06 }, 2, " 0:none" },
 	{ "an instruction that is cut short", { 0x48 }, 1, " 0:none" },
