@@ -677,7 +677,7 @@ fuzz-quick:
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
 # Also with a CC of the command line: the fuzzers are clang's.
-$(FUZZERS): override CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined
+$(FUZZERS): override CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 $(FUZZERS): CFLAGS := $(filter-out -O2 -g $(HARDENING),$(CFLAGS)) -O1 -gline-tables-only
 $(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
