@@ -33,6 +33,8 @@ struct order {
 	uint32_t rows;   // from 20,000 on it is kept on disk
 };
 
+enum { BUILD_WAIT_S = 20 }; // for the builder to ask, at most
+
 static atomic_uint builds;
 static atomic_uint rows_max_asked;                           // by the last build
 static atomic_uint order_of[64];                             // by pages: when the table was built
@@ -111,6 +113,15 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 		order_of[order.pages] = builds;
 	*ret_table = table_of(&order);
 	return 0;
+}
+
+/* The builder is asked for a table; without memory for it, never. */
+static void wait_for_build(void)
+{
+	const struct timespec until = { .tv_sec = (time_t)(clock_monotonic_ns() / NS_PER_SECOND) +
+						  BUILD_WAIT_S };
+
+	assert_int_equal(0, sem_clockwait(&asked, CLOCK_MONOTONIC, &until));
 }
 
 /* ---- the world ----------------------------------------------------------------------------- */
@@ -244,7 +255,7 @@ TEST(a_file_written_meanwhile_gives_no_table)
 		;
 	uint32_t file = want(executable);
 	assert_int_equal(UNWIND_FILE_PENDING, state_of(file));
-	sem_wait(&asked);
+	wait_for_build();
 	usleep(20000); // the kernel's clock of files is coarse
 	assert_int_equal(1, pwrite(fd, &byte, 1, IMAGE_TEXT));
 	close(fd);
@@ -371,7 +382,7 @@ TEST(builds_most_missed_then_smallest_first)
 	pthread_mutex_lock(&building);
 	// The first is with the builder before the others come, which wait.
 	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 1 }));
-	sem_wait(&asked);
+	wait_for_build();
 	struct executable *missed = make_file(2, (struct order){ .pages = 2, .rules = 1 });
 	unwind_tables_want(tables, make_file(3, (struct order){ .pages = 3, .rules = 1 }), 4096);
 	uint32_t file = unwind_tables_want(tables, missed, 1 << 20);
@@ -402,7 +413,7 @@ TEST(a_payer_past_its_share_waits)
 	sem_init(&asked, 0, 0);
 	pthread_mutex_lock(&building);
 	want(make_file_of(7, 1, (struct order){ .pages = 1, .rules = 1, .cpu_ms = 300 }));
-	sem_wait(&asked);
+	wait_for_build();
 	// Heavier, and there before the other.
 	struct executable *missed = make_file_of(7, 2, (struct order){ .pages = 2, .rules = 1 });
 	unwind_tables_miss(tables, want(missed), missed);
