@@ -487,6 +487,19 @@ bool process_unwind_waits(const struct process_unwinds *unwinds, const struct pr
 	return record && published_is_of(record, key) && record->pending;
 }
 
+bool process_unwind_lacks_analyzed(const struct process_unwinds *unwinds,
+				   const struct process_key *key)
+{
+	const struct published *record = find(unwinds, key->pid);
+
+	if (!record || !published_is_of(record, key))
+		return false;
+	for (uint32_t i = 0; i < record->file_count; i++)
+		if (unwind_tables_lacks_analyzed(unwinds->tables, record->files[i]))
+			return true;
+	return false;
+}
+
 bool process_unwind_is_ready(const struct process_unwinds *unwinds, const struct process_key *key)
 {
 	const struct published *record = find(unwinds, key->pid);

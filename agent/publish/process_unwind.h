@@ -98,6 +98,10 @@ void process_unwind_use(struct process_unwinds *unwinds, const struct process_ke
 /** Is the process published, but not all of its files' tables ready? */
 bool process_unwind_waits(const struct process_unwinds *unwinds, const struct process_key *key);
 
+/** Is code of the published process being analyzed that its tables do not describe? */
+bool process_unwind_lacks_analyzed(const struct process_unwinds *unwinds,
+				   const struct process_key *key);
+
 /** Is the process published, and are the tables of all its files there, but for what no sample has needed? */
 bool process_unwind_is_ready(const struct process_unwinds *unwinds, const struct process_key *key);
 

@@ -499,6 +499,14 @@ static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 	unwind_builder_add(tables->builder, job);
 }
 
+bool unwind_tables_lacks_analyzed(const struct unwind_tables *tables, uint32_t item)
+{
+	const struct file *file = &tables->files[item];
+
+	return (file->job && file->job->renews) ||
+	       (may_be_renewed(file) && file->analyzed->fd >= 0);
+}
+
 void unwind_tables_renew(struct unwind_tables *tables)
 {
 	uint64_t now = clock_monotonic_ns();

@@ -48,6 +48,9 @@ void unwind_tables_prefer(struct unwind_tables *tables, uint32_t file);
 void unwind_tables_analyze(struct unwind_tables *tables, uint32_t file,
 			   struct executable *executable, uint64_t offset, uint64_t size);
 
+/** Is the table there, or being built again, without all functions known to need analysis? Such are V8's at first. */
+bool unwind_tables_lacks_analyzed(const struct unwind_tables *tables, uint32_t file);
+
 /** Queue tables to be built again, each less and less often. Mostly costs nothing. */
 void unwind_tables_renew(struct unwind_tables *tables);
 

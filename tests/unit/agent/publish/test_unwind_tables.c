@@ -677,6 +677,25 @@ static void take_built(void)
 	unwind_tables_read(tables, &wanting);
 }
 
+TEST(a_table_lacks_functions_until_they_are_analyzed)
+{
+	const struct order order = { .pages = 4, .rules = 1 };
+
+	open_world(100 * 4096);
+	struct executable *executable = make_file(1, order);
+	uint32_t file = want(executable);
+	settle();
+	EXPECT_EQ(false, unwind_tables_lacks_analyzed(tables, file), "none is known");
+	unwind_tables_analyze(tables, file, executable, IMAGE_TEXT, 16);
+	EXPECT_EQ(true, unwind_tables_lacks_analyzed(tables, file), "one is known");
+	usleep(110000); // one looks for them only so often
+	unwind_tables_renew(tables);
+	EXPECT_EQ(true, unwind_tables_lacks_analyzed(tables, file), "being built");
+	take_built();
+	EXPECT_EQ(false, unwind_tables_lacks_analyzed(tables, file), "built");
+	close_world();
+}
+
 TEST(begins_with_analyzed_functions_if_they_are_on_disk)
 {
 	const struct order order = { .pages = 20, .rules = 1, .rows = 20000 };
@@ -959,6 +978,7 @@ RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
 	  cmocka_unit_test(keeps_tables_being_rebuilt),
 	  cmocka_unit_test(keeps_analyzed_files_open_while_needed),
 	  cmocka_unit_test(one_process_may_fill_all_space_before_a_sample),
+	  cmocka_unit_test(a_table_lacks_functions_until_they_are_analyzed),
 	  cmocka_unit_test(begins_with_analyzed_functions_if_they_are_on_disk),
 	  cmocka_unit_test(evicts_a_table_for_a_free_number),
 	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_numbers),
