@@ -58,10 +58,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	uint8_t way = size ? bytes[0] : 0;
 	uint64_t sum = 0;
+	static const struct slot_range parts[] = { { FIRST_SLOT + 1, FIRST_SLOT + 2 },
+						   { FIRST_SLOT + 4, FIRST_SLOT + 9 } };
 	struct bytes rest = { bytes + (size ? 1 : 0), size ? size - 1 : 0 };
 	struct row_query query = { .first_slot = FIRST_SLOT,
 				   .from_slot = way & 2 ? FIRST_SLOT + 10 : 0,
 				   .to_slot = way & 4 ? FIRST_SLOT + 20 : UINT64_MAX,
+				   .parts = parts,
+				   .part_count = way & 64 ? 2 : 0,
 				   .detail = (enum scan_detail)(way >> 3 & 3) % (SCAN_SUMS + 1),
 				   .without_nodes = way & 32,
 				   .context = &sum,
@@ -87,6 +91,8 @@ static size_t good_rows(uint8_t *bytes, size_t size_max, unsigned int seed)
 					.more_slots = seed & 2 && i % 3 == 0 ? 2 : 0,
 					.value = 10000 * (int64_t)(i % 7) };
 	buffer_append_byte(&buffer, (uint8_t)seed);
+	if (seed & 256)
+		chunk_encoder_write_sums(encoder);
 	if (seed & 1)
 		chunk_encode(encoder, rows, SEED_ROWS, 20 * NS_PER_MS, seed / 4 % 3, &buffer,
 			     &count);

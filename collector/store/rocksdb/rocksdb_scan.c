@@ -405,7 +405,7 @@ static int read_merged_rows(struct reading *reading, const struct selected_group
 	struct merged_key wanted = at, found;
 	bool any_deleted;
 
-	if (!is_read(reading, range))
+	if (minutes->from == minutes->to || !is_read(reading, range))
 		return 0;
 	int rc = leave_out_deleted(reading, minutes->from, at.sequence, &any_deleted);
 	wanted.last_series = group->series[0];
