@@ -107,8 +107,10 @@ class Page {
 
 		if (!oldest_ms || new URLSearchParams(location.search).has("from") || age_ms >= YOUNG_MS)
 			return false;
-		this.state.change({ from: presetForAge(age_ms).from }, { replace: true });
-		return true;
+		const { from } = presetForAge(age_ms);
+		const isAnother = from !== this.view.from;
+		this.state.change({ from }, { replace: true });
+		return isAnother;
 	}
 
 	/** Reload all visible panes; @choices: also the profile types and labels to choose from. */

@@ -300,9 +300,12 @@ def test_empty_collector_shows_agent_command(open_page, artefact):
         assert page.complaints() == []
 
 
-def test_new_collector_defaults_to_a_short_range(open_page):
-    with FakeCollector(Data(300, age_s=30)) as young:
-        assert view(open_page(young.url), "from") == "now-1m"
+@pytest.mark.parametrize("age_s, expected", [(30, "now-1m"), (60, "now-5m"), (300, "now-15m"), (800, "now-15m")])
+def test_new_collector_defaults_to_a_short_range(open_page, age_s, expected):
+    with FakeCollector(Data(300, age_s=age_s)) as young:
+        page = open_page(young.url)
+        assert view(page, "from") == expected
+        assert page.shown("#flame-foot"), "samples are shown"
         assert view(open_page(young.url + "/?from=now-1h"), "from") == "now-1h"
 
 
