@@ -21,7 +21,7 @@ export const PAGES = [
 	{ name: "timeline", title: "Timeline", controls: ["service", "selector"], fields: ["query", "from", "to"], mount: mountTimeline },
 	{ name: "compare", title: "Compare", controls: ["service", "selector", "type"], mount: mountCompare,
 	  fields: ["query", "type", "from", "to", "idle", "sel", "against", "base", "base_from", "base_to", "norm", "by"] },
-	{ name: "health", title: "Fleet", controls: [], fields: ["from", "to"], mount: mountFleet },
+	{ name: "fleet", title: "Fleet", controls: [], fields: ["from", "to"], mount: mountFleet },
 ];
 
 const pageOf = (name) => PAGES.find((page) => page.name === name);

@@ -46,7 +46,7 @@ const atMost = (length) => (text) => text.length <= length;
  *   "share"; by which value functions are compared; show, changes of the table
  */
 const FIELDS = {
-	page: { fallback: "service", check: oneOf("services", "service", "timeline", "compare", "health") },
+	page: { fallback: "service", check: oneOf("services", "service", "timeline", "compare", "fleet") },
 	query: { fallback: "", check: atMost(8192) },
 	type: { fallback: TYPE.CPU, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },

@@ -46,7 +46,7 @@ def open_with(key, selector):
     ("heat map", 1280, True, {"over": "heat", "from": "now-5m"}, None),
     ("timeline", 1280, False, {"page": "timeline", "from": "now-20s"}, select_bar),
     ("services", 390, False, {"page": "services"}, None),
-    ("fleet", 1280, True, {"page": "health"}, None),
+    ("fleet", 1280, True, {"page": "fleet"}, None),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_axe_finds_nothing_serious(fake, open_page, what, width, dark, view, act):
     page = open_page(address(fake.url, **view), width=width, dark=dark)

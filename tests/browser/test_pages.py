@@ -26,11 +26,11 @@ def rows(page, place):
 
 def test_pages_keep_the_view_and_history(fake, open_page):
     page = open_page(fake.url + f"/?query={SERVICE}&live=off&from=now-5m")
-    page.evaluate("document.querySelector('#pages [data-name=health]').focus()")
+    page.evaluate("document.querySelector('#pages [data-name=fleet]').focus()")
     page.press("Enter")
     page.settle()
-    assert visible_page(page) == ["page-health"] and current(page) == "Fleet"
-    assert "page=health" in page.address() and f"query={SERVICE}" in page.address() and "from=now-5m" in page.address()
+    assert visible_page(page) == ["page-fleet"] and current(page) == "Fleet"
+    assert "page=fleet" in page.address() and f"query={SERVICE}" in page.address() and "from=now-5m" in page.address()
     assert not page.shown("#service-button") and page.shown("#range-button")
     fake.server.requests.clear()
     page.press("d")  # a key of the service page
@@ -45,7 +45,7 @@ def test_pages_keep_the_view_and_history(fake, open_page):
 
 @pytest.mark.parametrize("width, height, dark", [(1280, 800, False), (1280, 800, True), (390, 844, False)])
 def test_fleet_reports_silent_agents_and_drops(fake, open_page, artefact, width, height, dark):
-    page = open_page(fake.url + "/?page=health&live=off", width=width, height=height, dark=dark)
+    page = open_page(fake.url + "/?page=fleet&live=off", width=width, height=height, dark=dark)
     page.screenshot(artefact(f"fleet-{width}{'-dark' if dark else ''}"))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     agents = {row[0]: row for row in rows(page, 0)}
@@ -61,7 +61,7 @@ def test_fleet_reports_silent_agents_and_drops(fake, open_page, artefact, width,
 
 
 def test_a_slow_page_can_be_cancelled(fake, open_page):
-    page = open_page(fake.url + "/?page=health&live=off")
+    page = open_page(fake.url + "/?page=fleet&live=off")
     fake.server.delay_s = 30
     page.evaluate("document.querySelector('#pages [data-name=services]').click()")
     page.wait("document.querySelector('#page-services .progress-note button') !== null", "a button to cancel")
@@ -71,7 +71,7 @@ def test_a_slow_page_can_be_cancelled(fake, open_page):
 
 
 def test_fleet_shows_a_failure_and_recovers(fake, open_page):
-    page = open_page(fake.url + "/?page=health&live=off")
+    page = open_page(fake.url + "/?page=fleet&live=off")
     fake.server.away = True
     page.evaluate("document.querySelector('.preset[data-from=\"now-5m\"]').click()")
     page.settle()
