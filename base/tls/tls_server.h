@@ -31,8 +31,9 @@ int tls_server_open(const struct tls_server_options *options, struct tls_server 
 void tls_server_close(struct tls_server *server);
 
 /**
- * Read files that have changed; call it about once a second, on one thread. If one is damaged, the old
- * ones stay. Returns whether they were replaced, or a negative errno with @err, once per change.
+ * Read files that have changed; call it about once a second, on one thread. If that fails, the old ones
+ * stay. Returns whether they were replaced, or a negative errno with @err: for a damaged file once per
+ * change (-EINVAL), otherwise until the files can be read.
  */
 int tls_server_refresh(struct tls_server *server, struct error *err);
 

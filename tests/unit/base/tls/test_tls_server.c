@@ -2,6 +2,8 @@
 // A server's files: which are refused, when they are read again, and whose certificate is believed.
 #include "tests/unit/base/tls/tls_fixture.h"
 
+#include <sys/resource.h>
+
 #define SERVER "extendedKeyUsage=serverAuth\\nsubjectAltName=DNS:localhost\\n"
 #define CLIENT "extendedKeyUsage=clientAuth\\n"
 
@@ -83,6 +85,31 @@ TEST(reads_changed_files_once)
 	tls_folder_close(&f);
 }
 
+TEST(reads_unchanged_files_after_a_passing_error)
+{
+	struct rlimit limit, none;
+	struct tls_server *server;
+	struct tls_folder f;
+	struct error err = { 0 };
+
+	tls_folder_open(&f);
+	tls_folder_issue(&f, "a", SERVER);
+	tls_folder_issue(&f, "b", SERVER);
+	assert_int_equal(0, open_server(&f, "a.crt", "a.key", NULL, NULL, &server, &err));
+	shell("cd %s && mv b.crt a.crt && mv b.key a.key", f.folder);
+	assert_int_equal(0, getrlimit(RLIMIT_NOFILE, &limit));
+	none = (struct rlimit){ 0, limit.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &none);
+	int first = tls_server_refresh(server, &err), second = tls_server_refresh(server, &err);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	EXPECT_EQ(-EMFILE, first, "no descriptor");
+	EXPECT_EQ(-EMFILE, second, "still none");
+	EXPECT_EQ(1, tls_server_refresh(server, &err), "read, though unchanged since");
+	EXPECT_EQ(0, tls_server_refresh(server, &err), "once");
+	tls_server_close(server);
+	tls_folder_close(&f);
+}
+
 /** The name of the peer with certificate @name, or the error. */
 static void identify(struct tls_folder *f, struct tls_server *server, const char *name,
 		     char ret_text[ERROR_TEXT_BYTES])
@@ -151,4 +178,5 @@ TEST(names_the_peer_of_its_ca)
 }
 
 RUN_TESTS(cmocka_unit_test(refuses_files_by_name), cmocka_unit_test(reads_changed_files_once),
+	  cmocka_unit_test(reads_unchanged_files_after_a_passing_error),
 	  cmocka_unit_test(names_the_peer_of_its_ca))
