@@ -323,6 +323,9 @@ static const char *append_unicode(struct buffer *buffer, const char *at, const c
 void json_append_unescaped(struct buffer *buffer, struct json_text text)
 {
 	static const char escapes[] = "bfnrt", meanings[] = "\b\f\n\r\t";
+
+	if (!text.size)
+		return; // it may have no address
 	const char *at = text.at, *end = at + text.size;
 
 	while (at < end) {
