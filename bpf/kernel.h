@@ -38,6 +38,7 @@ struct signal_struct {
 struct sched_entity {
 	__u64 sum_exec_runtime;      // CPU time so far
 	__u64 prev_sum_exec_runtime; // the same when the task last got a CPU
+	__u64 exec_start;            // of rq->clock_task: sum_exec_runtime is as of then
 	struct cfs_rq *cfs_rq;       // of its CPU
 	unsigned char sched_delayed; // since 6.12: sleeps, though still queued
 };

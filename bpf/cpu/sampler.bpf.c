@@ -7,6 +7,7 @@
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 #include "bpf/process/process_events.bpf.h"
+#include "bpf/cpu/late_tick.h"
 #include "bpf/cpu/sample_log.bpf.h"
 #include "bpf/stacks/sample_stack.bpf.h"
 #include "bpf/cpu/stolen_time.bpf.h"
@@ -25,6 +26,7 @@ struct cpu {
 	__u64 stolen_ns;    // part of stolen_ns() left out of weights so far
 	__u64 late;         // the last tick was late
 	__u64 remainder_ns; // part of the weight below WEIGHT_UNIT_NS
+	struct clock_lag clock_lag;
 	struct sample_log_end log_end;
 	struct sample_stack stack; // last: it ends in the stack's frames
 };
@@ -46,12 +48,21 @@ struct {
 
 #define STOLEN_AHEAD_NS_MAX 1000000000LL // more is no race of clocks: start over
 
-/* How long the task has had its CPU, as of the scheduler's last update (at most a jiffy ago). */
-static __always_inline __u64 running_ns(struct task_struct *task)
+/* How long the task has had its CPU. */
+static __always_inline __u64 running_ns(struct cpu *cpu, struct task_struct *task, __u64 now)
 {
+	__u64 ran_ns, lag_ns;
+	struct rq *rq;
+
 	if (!bpf_core_field_exists(task->se.prev_sum_exec_runtime))
 		return 0;
-	return task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
+	ran_ns = task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
+	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(struct cfs_rq, rq) ||
+	    !bpf_core_field_exists(task->se.exec_start))
+		return ran_ns;
+	rq = task->se.cfs_rq->rq;
+	lag_ns = clock_lag_ns(&cpu->clock_lag, now, rq->clock);
+	return ran_ns + ns_between(task->se.exec_start, rq->clock_task) + lag_ns;
 }
 
 /*
@@ -78,32 +89,31 @@ static __always_inline __u64 without_stolen(struct cpu *cpu, struct task_struct 
  * The weight of this tick. In cycles, which stop on an idle CPU: the period. By a CPU clock: the time since
  * the last tick without stolen time, so changes of the period cost nothing.
  *
- * A late tick that hits a task that just began has no weight. Some hypervisors delay the timer of an idle CPU
- * until it works again, and such a tick always hits the first task. Ticks stay on their grid, so the next one
- * hits at a random moment again and has one period of weight. A late tick that hits an older task means that
- * the whole machine was stopped: if the kernel does not know, it charges the task, and so do we, up to a
- * limit.
+ * A late tick that hits a task which began after it was due weighs what late_tick.h says, mostly nothing. Ticks stay on their
+ * grid, so the next one hits at a random moment again and has one period of weight. A late tick that hits an older task means
+ * that the whole machine was stopped: if the kernel does not know, it charges the task, and so do we, up to a limit.
  */
 static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *task, __u64 now)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct tick_period *period = bpf_map_lookup_elem(&tick_periods, &number);
-	__u64 before = cpu->tick_ns, due_from, slack_ns;
+	__u64 before = cpu->tick_ns, due_from, elapsed_ns, ran_ns;
 	__u64 ns = without_stolen(cpu, task, now - before);
 	bool was_late = cpu->late;
 
 	cpu->tick_ns = now;
 	cpu->late = 0;
-	if (!period)
+	if (!period || !period->period_ns)
 		return 0;
 	if (only_cycles)
 		return period->period_ns;
+	ran_ns = task->pid ? running_ns(cpu, task, now) : 0; // an idle CPU: nobody
 	due_from = before > period->since_ns ? before : period->since_ns;
-	slack_ns = period->period_ns / LATE_SHARE;
-	if (ns_between(due_from, now) > period->period_ns + slack_ns &&
-	    running_ns(task) < slack_ns) {
+	elapsed_ns = ns_between(now - before - ns, ns_between(due_from, now));
+	if (elapsed_ns > period->period_ns + period->period_ns / LATE_SHARE &&
+	    ran_ns < elapsed_ns - period->period_ns) {
 		cpu->late = 1;
-		return 0;
+		return late_tick_weight(elapsed_ns, period->period_ns, ran_ns);
 	}
 	if (was_late || !before ||
 	    (ns > CHARGE_NS_MAX && ns > CHARGE_PERIODS_MAX * period->period_ns))
