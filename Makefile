@@ -344,9 +344,10 @@ $(call unit_programs,probe_site gpu_driver gpu_source gpu_probes gpu_memory gpu_
 
 # So many processes of pytest, or fuzzers, run at a time. Tests that measure what others disturb are marked alone.
 TEST_WORKERS ?= 2
-# Programs of unit tests: they wait half of their time, those with probes nearly all of it. End-to-end tests wait more.
+# Programs of unit tests: they wait half of their time, those with probes nearly all of it. End-to-end tests and browsers wait more.
 UNIT_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,3)
 E2E_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,4)
+BROWSER_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,3)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
@@ -430,7 +431,7 @@ scenarios: packages $(PROGRAMS) workloads $(GPU_DOUBLES) ## inject ten faults in
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
-	$(pytest) --workers $(TEST_WORKERS) --together collector_url,real_url tests/browser
+	$(pytest) --workers $(BROWSER_WORKERS) --together collector_url,real_url tests/browser
 
 # A test package of npm's, of this version; npm checks its hash.
 AXE_VERSION := 4.10.3
