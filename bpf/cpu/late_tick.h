@@ -8,7 +8,8 @@
 
 #include "base/time_span.h"
 
-#define TICK_EARLY_SHARE 16 // of a period: so much before its point of the grid a tick may come, by the last one's delay
+#define TICK_EARLY_SHARE \
+	16 // of a period: so much before its point of the grid a tick may come, by the last one's delay
 
 /**
  * The weight of a tick @elapsed_ns after the last one, whose task has had the CPU for @ran_ns: the points of the grid since it

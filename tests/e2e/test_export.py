@@ -7,6 +7,7 @@ import pstats
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -125,7 +126,9 @@ def test_collector_writes_a_timeline(fleet, runs):
 
 def test_record_keeps_time_order(tmp_path):
     path = tmp_path / "burn.trace.json"
+    began = time.monotonic()
     done = run(CAIRN, "record", "-o", path, "--", *workload_argv("burn_c", "--seconds", "1"))
+    took_s = time.monotonic() - began
     assert done.returncode == 0 and "wrote" in done.stderr, done
     truth = json.loads(done.stdout)
     root = json.loads(path.read_text())
@@ -134,7 +137,7 @@ def test_record_keeps_time_order(tmp_path):
         measured = sum(thread[name] for thread in sums.values())
         assert measured / 1e9 == pytest.approx(ns / 1e9, abs=0.15), name
     ends = [event["ts"] for event in root["traceEvents"] if event["ph"] == "E"]
-    assert max(ends) == pytest.approx(1e6, rel=0.3), "as long as it ran"
+    assert 0.7e6 < max(ends) < took_s * 1e6, "as long as it ran"
 
 
 @pytest.mark.parametrize("arguments,words", [
