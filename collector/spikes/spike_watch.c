@@ -258,7 +258,13 @@ static void *watch_spikes(void *context)
 		int rc = spike_watch_look(watch, clock_realtime_ns(), &count, &err);
 		if (rc && rc != -ECANCELED) {
 			metrics_add(watch->options.metrics, METRIC_SPIKE_LOOKS_FAILED, 1);
-			log_failure(watch, "scan failed", err.text);
+			// The query's own remedy is for people, who choose a range.
+			if (rc == -ETIMEDOUT)
+				error_set(&err, rc,
+					  "more data than %d s are enough for; search one service "
+					  "with `cairn spikes SELECTOR`",
+					  SPIKE_WATCH_DEADLINE_S);
+			log_failure(watch, "scan failed, its spikes are not reported", err.text);
 		}
 		pause_ns = SPIKE_WATCH_SHARE * (clock_monotonic_ns() - began_ns);
 		if (pause_ns < watch->options.interval_ns)
