@@ -140,8 +140,8 @@ int running_watch_end(struct running_watch *watch, const struct process_family *
 #define LARGE_FILE_BYTES (16ULL << 20)
 #define SHARE_NS         (3 * NS_PER_MS)
 
-/* Analysis of code begins when one looks, not by an event. */
-#define LOOK_NS (100 * NS_PER_MS)
+/* No event says that a table lacks analyzed code: it is checked so often. */
+#define CHECK_NS (100 * NS_PER_MS)
 
 static void publish(struct process_unwinds *unwinds, struct process_table *processes,
 		    const struct running_process *running, bool is_busy)
@@ -220,8 +220,8 @@ void running_processes_wait(const struct running_publication *publication,
 	watchdog_begin_turn("publishing the processes that run");
 	process_unwind_read(unwinds);
 	while (is_any_waiting(publication, unwinds) && (left = left_ns(publication))) {
-		if (left > LOOK_NS)
-			left = LOOK_NS;
+		if (left > CHECK_NS)
+			left = CHECK_NS;
 		poll(&tables, 1, (int)(left / NS_PER_MS) + 1);
 		process_unwind_read(unwinds);
 	}
