@@ -35,6 +35,8 @@ static void set_share(struct gpu_figures *figures, enum gpu_figure figure, int64
  * GPU is not idle. The threshold is that of outliers in Holistic Trace Analysis. Launches of CUDA graphs may take so long. */
 #define LAUNCH_NS_MAX 50e3
 #define FULL_IDLE_MAX 0.20
+/* Launching does not slow down threads that use a CPU for less of their time: one sample may be all that there is of them. */
+#define LAUNCH_CPU_MIN 0.20
 
 static void set_launches(struct gpu_diagnosis *diagnosis)
 {
@@ -50,8 +52,9 @@ static void set_launches(struct gpu_diagnosis *diagnosis)
 	if (cost_ns > LAUNCH_NS_MAX && !(gpu_figures_know(figures, GPU_FIGURE_IDLE) &&
 					 figures->values[GPU_FIGURE_IDLE] >= FULL_IDLE_MAX))
 		diagnosis->queued_ns = sums[THREAD_SUM_CPU_KERNELS];
-	set_share(figures, GPU_FIGURE_LAUNCH_CALLS,
-		  sums[THREAD_SUM_CPU_LAUNCH] - diagnosis->queued_ns, sums[THREAD_SUM_CPU]);
+	if ((double)sums[THREAD_SUM_CPU] >= LAUNCH_CPU_MIN * (double)sums[THREAD_SUM_WALL])
+		set_share(figures, GPU_FIGURE_LAUNCH_CALLS,
+			  sums[THREAD_SUM_CPU_LAUNCH] - diagnosis->queued_ns, sums[THREAD_SUM_CPU]);
 	if (!diagnosis->threads.has_launches || thread_seconds <= 0)
 		return;
 	gpu_figures_set(figures, GPU_FIGURE_LAUNCH_RATE,

@@ -686,6 +686,24 @@ TEST(idle_launching_threads_mean_no_demand)
 	tear_down(&fixture);
 }
 
+TEST(few_samples_of_launches_are_no_cause)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_thread(&fixture, TRAINER, 1, 59);
+	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step;cudaLaunchKernel;cuLaunchKernel",
+		 1);
+	add_both(&fixture, TRAINER, SPIN, BUSY_LOOP, 0.5);
+	add_both(&fixture, TRAINER ",wait=poll", PROFILE_TYPE_OFF_CPU, "main;serve;select", 58);
+	add_device(&fixture, 30);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+	EXPECT_STR("gpu_no_demand", gpu_class_name(diagnosis.gpu.verdict.class), "class");
+	assert_false(gpu_figures_know(&diagnosis.gpu.figures, GPU_FIGURE_LAUNCH_CALLS));
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
 TEST(cause_in_one_half_is_intermittent)
 {
 	struct fixture fixture;
@@ -761,5 +779,6 @@ RUN_TESTS(cmocka_unit_test(waits_for_input_starve_a_gpu),
 	  cmocka_unit_test(large_idle_bound_replaces_missing_gauges),
 	  cmocka_unit_test(names_two_causes_of_one_size),
 	  cmocka_unit_test(idle_launching_threads_mean_no_demand),
+	  cmocka_unit_test(few_samples_of_launches_are_no_cause),
 	  cmocka_unit_test(cause_in_one_half_is_intermittent),
 	  cmocka_unit_test(growth_evidence_has_memory_not_freed))
