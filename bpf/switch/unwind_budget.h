@@ -12,8 +12,8 @@
 /* How often usage is averaged. */
 #define BUDGET_TICK_NS 10000000ULL
 /*
- * Budget of a CPU for each tick, in units: at most 0.5 % of the CPU. Unwinding uses its time, a count two
- * units: at most 16384 counts in 5 s, and the agent drains counts before their map is full.
+ * Budget of a CPU for each tick, in units: 0.5 % of the CPU; beside costly cache hits BUDGET_MEAN_CAPTURES more. Unwinding
+ * uses its time, a count two units: at most 16384 counts in 5 s, and the agent drains counts before their map is full.
  */
 #define BUDGET_UNITS     64
 #define BUDGET_UNIT_NS   750
@@ -28,6 +28,11 @@
 /* Averages are over so many ticks: off-CPU intervals come in bursts. */
 #define BUDGET_MEAN_SHIFT 2
 #define BUDGET_MEAN_UNITS (BUDGET_UNITS << BUDGET_MEAN_SHIFT)
+/*
+ * So much is for captures alone, 0.125 % of the CPU, however much cache hits use: sampling out captures would not make
+ * those cheaper, and long waits, of which there are few, would have no stacks.
+ */
+#define BUDGET_MEAN_CAPTURES (BUDGET_MEAN_UNITS / 4)
 
 /*
  * Up to so many switches in a tick, 20,000 a second, cache hits are kept even if they are most of the cost: at
@@ -80,19 +85,32 @@ static inline __attribute__((always_inline)) void budget_grow(struct unwind_budg
 		budget->quantum_ns = BUDGET_QUANTUM_MAX;
 }
 
+/* Used by cache hits that are all kept. */
+static inline __attribute__((always_inline)) __u32 budget_used_by_hits(
+	const struct unwind_budget *budget)
+{
+	__u32 hits = (budget->samples_compares ? 0 : budget->recent_compared) +
+		     (budget->samples_hits ? 0 : budget->recent_counted);
+
+	return hits < budget->recent_used ? hits : budget->recent_used;
+}
+
 static inline __attribute__((always_inline)) void budget_fit_quantum(struct unwind_budget *budget)
 {
-	__u32 recent = budget->recent_used;
+	__u32 hits = budget_used_by_hits(budget), recent = budget->recent_used - hits;
+	__u32 room = BUDGET_MEAN_CAPTURES;
 
 	if (budget->grown)
 		return;
-	if (recent > 2 * BUDGET_MEAN_UNITS)
+	if (hits < BUDGET_MEAN_UNITS - BUDGET_MEAN_CAPTURES)
+		room = BUDGET_MEAN_UNITS - hits;
+	if (recent > 2 * room)
 		budget_grow(budget, budget->quantum_ns);
-	else if (recent > BUDGET_MEAN_UNITS)
+	else if (recent > room)
 		budget_grow(budget, budget->quantum_ns / 8);
-	else if (recent < BUDGET_MEAN_UNITS / 4)
+	else if (recent < room / 4)
 		budget->quantum_ns -= budget->quantum_ns / 4;
-	else if (recent < BUDGET_MEAN_UNITS * 3 / 4)
+	else if (recent < room * 3 / 4)
 		budget->quantum_ns -= budget->quantum_ns / 8;
 	if (budget->quantum_ns < BUDGET_QUANTUM_MIN)
 		budget->quantum_ns = 0;

@@ -261,6 +261,32 @@ TEST(compares_python_frames_within_the_budget)
 	assert_true(samples_hits_out(20000, 1500));
 }
 
+// Beside Python threads whose cache hits take nearly all, a thread that waits for long each time at another place.
+TEST(long_waits_have_stacks_beside_many_hits)
+{
+	struct unwind_budget budget = { 0 };
+	uint64_t waits = 0, captured = 0;
+
+	for (uint64_t now = 1; now < 10000 * MS; now += MS / 2) {
+		budget_at(&budget, now);
+		budget_compare_ns(&budget, 1800);
+		budget_count(&budget, now / (MS / 2) % 2);
+		if (now / (MS / 2) % 10 && now / (MS / 2) % 100 != 1)
+			continue;
+		// Preemptions of 0.2 ms, which take more than there is room for, and waits of 50 ms.
+		bool is_long = now / (MS / 2) % 100 == 1;
+		uint32_t shift = budget_shift(&budget, is_long ? 50 * MS : MS / 5, 0);
+		bool is_kept = !((uint32_t)random() & ((1U << shift) - 1));
+
+		waits += is_long;
+		captured += is_long && is_kept;
+		if (is_kept)
+			budget_spend_ns(&budget, 25000);
+	}
+	assert_int_equal(200, waits);
+	EXPECT_EQ(waits, captured, "all long ones");
+}
+
 // Python's stacks take five times as long as others.
 TEST(samples_out_more_when_unwinding_is_slow)
 {
@@ -296,6 +322,7 @@ TEST(does_not_charge_stolen_time)
 }
 
 RUN_TESTS(cmocka_unit_test(samples_out_more_when_unwinding_is_slow),
+	  cmocka_unit_test(long_waits_have_stacks_beside_many_hits),
 	  cmocka_unit_test(does_not_charge_stolen_time),
 	  cmocka_unit_test(coarsens_time_before_sampling_out),
 	  cmocka_unit_test(bounds_counts_of_cached_stacks),
