@@ -280,59 +280,28 @@ static bool leave(struct frame_state *state)
 
 static bool is_part_of(x86_reg number, x86_reg whole)
 {
+	// r8 to r15 follow each other in each of their widths.
 	static const x86_reg first_parts[] = { X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B };
+	static const x86_reg parts[][5] = {
+		// the whole one first
+		{ X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AH, X86_REG_AL },
+		{ X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BH, X86_REG_BL },
+		{ X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CH, X86_REG_CL },
+		{ X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DH, X86_REG_DL },
+		{ X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL },
+		{ X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL },
+		{ X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL },
+		{ X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL },
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(first_parts); i++)
 		if (number >= first_parts[i] && number < first_parts[i] + 8)
 			return whole == X86_REG_R8 + (number - first_parts[i]);
-	switch (number) {
-	case X86_REG_RAX:
-	case X86_REG_EAX:
-	case X86_REG_AX:
-	case X86_REG_AH:
-	case X86_REG_AL:
-		return whole == X86_REG_RAX;
-	case X86_REG_RBX:
-	case X86_REG_EBX:
-	case X86_REG_BX:
-	case X86_REG_BH:
-	case X86_REG_BL:
-		return whole == X86_REG_RBX;
-	case X86_REG_RCX:
-	case X86_REG_ECX:
-	case X86_REG_CX:
-	case X86_REG_CH:
-	case X86_REG_CL:
-		return whole == X86_REG_RCX;
-	case X86_REG_RDX:
-	case X86_REG_EDX:
-	case X86_REG_DX:
-	case X86_REG_DH:
-	case X86_REG_DL:
-		return whole == X86_REG_RDX;
-	case X86_REG_RSI:
-	case X86_REG_ESI:
-	case X86_REG_SI:
-	case X86_REG_SIL:
-		return whole == X86_REG_RSI;
-	case X86_REG_RDI:
-	case X86_REG_EDI:
-	case X86_REG_DI:
-	case X86_REG_DIL:
-		return whole == X86_REG_RDI;
-	case X86_REG_RBP:
-	case X86_REG_EBP:
-	case X86_REG_BP:
-	case X86_REG_BPL:
-		return whole == X86_REG_RBP;
-	case X86_REG_RSP:
-	case X86_REG_ESP:
-	case X86_REG_SP:
-	case X86_REG_SPL:
-		return whole == X86_REG_RSP;
-	default:
-		return false;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(parts[i]) && parts[i][0] == whole; k++)
+			if (parts[i][k] == number)
+				return number != X86_REG_INVALID;
+	return false;
 }
 
 static bool writes(csh decoder, const cs_insn *instruction, x86_reg number)
