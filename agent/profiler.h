@@ -42,6 +42,7 @@ struct profiler_options {
 	uint32_t frequency_hz; // samples per second and CPU, 1..1000; 99 by default
 	uint64_t slot_ns;      // 10 ms .. 1 s; 20 ms by default
 	pid_t pid;             // this process and those descended from it only; 0: all
+	bool only_gil;         // CPU samples of threads that hold a Python's GIL only
 	bool is_held; // @pid is a copy of the caller, which becomes another program: nothing is read for it before
 	// Before measuring, publish the processes that run, for so long at most; 0: those of samples only.
 	uint64_t ready_ns_max;

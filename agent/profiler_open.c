@@ -306,6 +306,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 		.slot_ns = options->slot_ns,
 		.frequency_hz = ring_hz(options),
 		.pid = options->pid,
+		.only_gil = options->only_gil,
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
 		.snapshots = true,

@@ -13,6 +13,7 @@
 const volatile __u64 slot_ns = 20000000;  // length of a time slot
 const volatile bool only_cycles = false;  // ticks count cycles: none on an idle CPU
 const volatile bool only_targets = false; // --pid: only processes in target_pids
+const volatile bool only_gil = false;     // record --gil: only threads that hold the GIL
 /* Parts of the unwinder that older verifiers refuse. */
 const volatile bool unwind_by_tables = true; // else frame pointers only
 const volatile bool unwind_python = true;    // needs tables

@@ -55,6 +55,7 @@ struct record_options {
 	struct recorded_types types;
 	bool idle;
 	bool native_only;
+	bool only_gil;
 	bool json;
 	uint64_t pid;
 	uint64_t frequency_hz;
@@ -128,6 +129,8 @@ static int parse(int argc, char **argv, struct record_options *options,
 		  "include idle off-CPU time" },
 		{ "native-only", 0, CONFIG_BOOL, &options->native_only, NULL, 0, 0, NULL,
 		  "leave Python's frames out: the interpreter's own native ones stay" },
+		{ "gil", 0, CONFIG_BOOL, &options->only_gil, NULL, 0, 0, NULL,
+		  "record only threads that hold the GIL (CPython 3.7 to 3.14)" },
 		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
 		  "samples per second and CPU" },
 		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
@@ -178,6 +181,9 @@ static int check(struct record_options *options, struct error *err)
 			       : 0;
 	if (!rc)
 		rc = recorded_types_find(options->type_text, &options->types, err);
+	if (!rc && options->only_gil &&
+	    (options->types.count > 1 || recorded_types_sources(&options->types) != 0))
+		return error_set(err, -EINVAL, "--gil is for CPU samples: leave --type out");
 	if (!rc)
 		rc = recording_files_plan(options->output, options->format_text, &options->types,
 					  &options->files, err);
@@ -233,6 +239,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.slot_ns = slot_ns_of(options),
 		.line_launcher = recording->launcher,
 		.sources = recorded_types_sources(&options->types),
+		.only_gil = options->only_gil,
 		.events = recording->events,
 		.ready_ns_max = options->command ? 0 : ready_ns, // it has not begun
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,

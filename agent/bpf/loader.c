@@ -120,11 +120,12 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 
 	programs->rodata->unwind_by_tables = attempt->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = attempt->level < LOADER_LEVEL_NO_PYTHON;
-	programs->rodata->send_snapshots =
-		options->snapshots && attempt->level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->send_snapshots = options->snapshots && !options->only_gil &&
+					   attempt->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->slot_ns = options->slot_ns;
 	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_targets = options->pid != 0;
+	programs->rodata->only_gil = options->only_gil;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
 	bpf_map__set_max_entries(programs->maps.rule_cache, loader->cpu_count * RULE_CACHE_SETS);
 	programs->rodata->sample_log_capacity = sample_log_entries(loader->cpu_count);

@@ -32,8 +32,9 @@ struct bpf_object;
 struct loader_options {
 	uint64_t slot_ns;
 	uint32_t frequency_hz; // 0: the default
-	pid_t pid;   // this process and its later children, and loader_add_target()'s; 0: all
-	bool cycles; // ticks count hardware cycles instead of CPU-clock time
+	pid_t pid;     // this process and its later children, and loader_add_target()'s; 0: all
+	bool only_gil; // only threads that hold a Python's GIL; without snapshots
+	bool cycles;   // ticks count hardware cycles instead of CPU-clock time
 	uint32_t counts_max;      // distinct counts between two loader_swap_counts()
 	bool snapshots;           // send snapshots of processes without tables
 	bool waits;               // off-CPU stacks come through the ring, too

@@ -33,7 +33,6 @@ static const bool unwind_python = true;
 enum {
 	PREFETCH_PAGES = 4, // of a stack: most are not deeper
 	SCAN_STEP_BYTES = 16384,
-	STATUS_MINOR_MAX = 14, // of 3.minor: the newest with known thread states
 };
 
 struct live_unwind {
@@ -277,42 +276,17 @@ void live_stack_deinit(struct live_stack *stack)
 	*stack = (struct live_stack){ 0 };
 }
 
-/*
- * Since 3.12 a thread state says whether it holds the GIL: bits of its _status (struct _ts in CPython's
- * Include/cpython/pystate.h), in 3.12 "active", then "holds_gil".
- */
-static bool state_holds_gil(struct live_unwind *live, uint64_t state, uint32_t minor)
-{
-	const uint64_t at = minor == 12 ? 24 : 32;
-	const uint32_t initialized = 1 << 0, active = 1 << 4, holds_gil = 1 << 5;
-	uint32_t status;
-
-	if (!state || minor < 12 || minor > STATUS_MINOR_MAX ||
-	    live_memory_read(live->memory, state + at, &status, sizeof(status)))
-		return false;
-	return status & initialized && status & (minor == 12 ? active : holds_gil);
-}
-
-/*
- * Up to 3.11 the interpreter has the holder. Without a GIL, active only means that a thread may run Python
- * code.
- */
 bool live_unwind_holds_gil(struct live_unwind *live, const struct thread_registers *registers)
 {
 	const struct python_offsets *offsets = live->interpreter.offsets;
-	const struct python_process *process = &live->facts.python;
 	struct live_unwind *before = working;
 	bool holds;
 
-	if (!offsets || offsets->free_threaded || !registers->thread_pointer)
+	if (!offsets || !registers->thread_pointer)
 		return false;
 	working = live;
 	begin(live, registers);
-	if (process->ways & PYTHON_WAY_HOLDER)
-		holds = python_state_by_holder(&live->unwind, process, offsets) != 0;
-	else
-		holds = state_holds_gil(live, python_find_state(&live->unwind, offsets),
-					offsets->minor);
+	holds = python_holds_gil(&live->unwind, offsets);
 	working = before;
 	return holds;
 }

@@ -37,6 +37,20 @@ enum {
 	.state_cframe = PYTHON_NO_FIELD, .cframe_frame = PYTHON_NO_FIELD, \
 	.cframe_previous = PYTHON_NO_FIELD
 
+#define NO_STATUS .state_status = PYTHON_NO_FIELD
+
+/*
+ * Bits of a thread state's _status (struct _ts in CPython's Include/cpython/pystate.h). In 3.12 an active one holds the GIL;
+ * later ones have a bit for that.
+ */
+enum {
+	STATUS_INITIALIZED = 1 << 0,
+	STATUS_ACTIVE = 1 << 4,
+	STATUS_HOLDS_GIL = 1 << 5,
+};
+#define STATE_STATUS     32 // since 3.13; no debug offset says it
+#define STATUS_MINOR_MAX 14 // the newest version that was looked at
+
 /*
  * Include/pystate.h, Include/internal/pycore_pystate.h, pycore_runtime.h, pycore_interp.h and
  * pycore_frame.h of 3.6.15, 3.7.16, 3.8.18, 3.9.18, 3.10.13, 3.11.7 and 3.12.1.
@@ -48,6 +62,7 @@ static const struct python_layout layouts[] = {
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 152,
+			     NO_STATUS,
 			     NO_CFRAME,
 			     FRAME_OBJECT(120),
 			     CODE_COUNTS(16, 20, 32, 36),
@@ -62,6 +77,7 @@ static const struct python_layout layouts[] = {
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 176,
+			     NO_STATUS,
 			     NO_CFRAME,
 			     FRAME_OBJECT(104),
 			     CODE_COUNTS(16, 20, 32, 36),
@@ -76,6 +92,7 @@ static const struct python_layout layouts[] = {
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 176,
+			     NO_STATUS,
 			     NO_CFRAME,
 			     FRAME_OBJECT(104),
 			     CODE_COUNTS(16, 24, 36, 40),
@@ -90,6 +107,7 @@ static const struct python_layout layouts[] = {
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 176,
+			     NO_STATUS,
 			     NO_CFRAME,
 			     FRAME_OBJECT(104),
 			     CODE_COUNTS(16, 24, 36, 40),
@@ -104,6 +122,7 @@ static const struct python_layout layouts[] = {
 			     .position = PYTHON_POSITION_UNITS,
 			     .state_frame = 24,
 			     .state_thread = 176,
+			     NO_STATUS,
 			     .state_cframe = 48,
 			     .cframe_frame = PYTHON_NO_FIELD,
 			     .cframe_previous = 8,
@@ -121,6 +140,7 @@ static const struct python_layout layouts[] = {
 			     .position = PYTHON_POSITION_POINTER,
 			     .state_frame = PYTHON_NO_FIELD,
 			     .state_thread = 152,
+			     NO_STATUS,
 			     .state_cframe = 56,
 			     .cframe_frame = 8,
 			     .cframe_previous = 16,
@@ -145,6 +165,8 @@ static const struct python_layout layouts[] = {
 			     .shim_owner = OWNED_BY_INTERPRETER,
 			     .state_frame = PYTHON_NO_FIELD,
 			     .state_thread = 136,
+			     .state_status = 24,
+			     .status_holds_gil = STATUS_INITIALIZED | STATUS_ACTIVE,
 			     .state_cframe = 56,
 			     .cframe_frame = 0,
 			     .cframe_previous = 8,
@@ -394,6 +416,11 @@ int python_layout_of_debug_offsets(const void *bytes, size_t size, struct python
 	offsets->position = PYTHON_POSITION_POINTER;
 	offsets->shim_owner = OWNED_BY_INTERPRETER;
 	offsets->reference_tag_bits = offsets->minor >= 14 ? REFERENCE_TAG_BITS : 0;
+	offsets->state_status = PYTHON_NO_FIELD;
+	if (!offsets->free_threaded && offsets->minor <= STATUS_MINOR_MAX) {
+		offsets->state_status = STATE_STATUS;
+		offsets->status_holds_gil = STATUS_INITIALIZED | STATUS_HOLDS_GIL;
+	}
 	offsets->state_cframe = PYTHON_NO_FIELD;
 	offsets->cframe_frame = PYTHON_NO_FIELD;
 	offsets->cframe_previous = PYTHON_NO_FIELD;

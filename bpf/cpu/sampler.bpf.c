@@ -171,6 +171,8 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	key.kind = SAMPLE_KIND_ON_CPU;
 	if (sample_stack(&cpu->stack, now, ctx, task, weight_ns, &key))
 		return 0;
+	if (only_gil && !cpu->stack.holds_gil)
+		return count(COUNTER_SAMPLES_FILTERED);
 	count_sample(cpu, &key, weight_ns);
 	if (now < shared.gpu_idle_until_ns)
 		return count_gpu_idle(&key, weight_ns, now);

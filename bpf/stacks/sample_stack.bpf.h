@@ -16,6 +16,7 @@ struct sample_stack {
 	struct snapshot_budget snapshot_budget;
 	struct kernel_addresses kernel_addresses;
 	struct kernel_cache_work kernel_cache;
+	__u64 holds_gil;        // with only_gil: the thread holds the GIL
 	struct stack_work work; // last: it ends in the stack's frames
 };
 
@@ -37,6 +38,14 @@ static __always_inline bool try_snapshot(struct sample_stack *stack, __u64 now,
 	return snapshot_send(snapshot, now);
 }
 
+/* A function of its own, for the stack of older kernels. */
+static __attribute__((noinline)) int unwound_holds_gil(const struct unwind *unwind)
+{
+	const struct python_offsets *offsets = python_offsets_at(unwind->process.python.runtime);
+
+	return offsets && python_holds_gil(unwind, offsets);
+}
+
 /*
  * Registers are in stack->work.unwind, unless the code is not @is_64_bit. Returns true if the agent has the
  * sample: it is not counted here.
@@ -55,6 +64,8 @@ static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 
 	if (send_snapshots && is_new)
 		snapshot_begin(&stack->snapshot, unwind);
 	unwind_user_stack(&stack->work, is_64_bit);
+	if (only_gil)
+		stack->holds_gil = unwound_holds_gil(unwind);
 	if (send_snapshots && is_new && try_snapshot(stack, now, task, key, value))
 		return true;
 
@@ -135,6 +146,7 @@ static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
 	struct interrupted interrupted = interrupted_by_tick(ctx);
 	bool is_64_bit;
 
+	stack->holds_gil = 0;
 	if (!interrupted.user)
 		add_kernel_stack(stack, now, ctx, task, key);
 	if (!task->mm || (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))

@@ -47,8 +47,10 @@ struct python_offsets {
 	__u16 state_cframe; // thread state: link to the interpreter loop's C frame, 3.10 to 3.12
 	__u16 cframe_frame; // C frame: its top frame, 3.11 and 3.12
 	__u16 cframe_previous;
-	__u16 state_thread;        // thread state: pthread_self() of its thread
-	__u16 state_next;          // thread state: the next one of its interpreter
+	__u16 state_thread; // thread state: pthread_self() of its thread
+	__u16 state_next;   // thread state: the next one of its interpreter
+	__u16 state_status; // thread state: four bytes that say whether it holds the GIL, since 3.12
+	__u16 status_holds_gil;    // these bits are all set then
 	__u16 interpreter_threads; // interpreter: its first thread state
 
 	__u16 frame_start; // first byte that is read of a frame

@@ -125,6 +125,26 @@ UNWIND_INLINE __u64 python_find_state(const struct unwind *unwind,
 	return state;
 }
 
+/*
+ * Does the unwound thread hold the GIL of its interpreter? False if unknown, and without a GIL. Before 3.12 the runtime has the
+ * holder, then each thread's state.
+ */
+UNWIND_INLINE bool python_holds_gil(const struct unwind *unwind,
+				    const struct python_offsets *offsets)
+{
+	const struct python_process *process = &unwind->process.python;
+	__u32 status = 0;
+	__u64 state;
+
+	if (process->ways & PYTHON_WAY_HOLDER)
+		return python_state_by_holder(unwind, process, offsets) != 0;
+	if (offsets->state_status == PYTHON_NO_FIELD)
+		return false;
+	state = python_find_state(unwind, offsets);
+	return state && !read_user(&status, sizeof(status), state + offsets->state_status) &&
+	       (status & offsets->status_holds_gil) == offsets->status_holds_gil;
+}
+
 /* Continues with the frames of this thread state. */
 UNWIND_INLINE void python_use_state(struct python_cursor *cursor,
 				    const struct python_offsets *offsets, __u64 state)
