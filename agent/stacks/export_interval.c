@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/stacks/sample_kind.h"
+#include "agent/stacks/slot_room.h"
 #include "agent/stacks/gpu_spin.h"
 #include "agent/stacks/wait_class.h"
 #include "agent/stacks/off_wake_stack.h"
@@ -28,6 +29,7 @@
  */
 #define BACKDATED_NS_MAX (30 * MINUTE_NS)
 #define SAMPLE_NS_MAX    (2 * BACKDATED_NS_MAX) // of one sample, whatever its count's key says
+#define ROOM_SLOTS_MAX   (1 << 19) // of all threads with sampled off-CPU intervals: 4 MiB
 
 int export_interval_init(struct export_interval *interval,
 			 const struct export_interval_sources *sources, uint64_t slot_ns,
@@ -484,46 +486,77 @@ static int add_missing(struct export_interval *interval, const struct calibratio
 			      value_of(sum->missing));
 }
 
-/** Slots that a wait is spread over. */
-struct wait_slots {
-	uint64_t first, last;
+/* By threads of the calibration, of those that have sampled intervals. */
+struct rooms {
+	struct slot_room *of;
+	uint32_t count;
 };
 
-/*
- * A sampled interval stands for others of its thread, which came one after the other: in its own slot alone it would be
- * the time of a hundred threads. It begins so much earlier that it is one thread's, and ends later where there is no room
- * before; both within the time that all these threads are accounted for.
- */
-static struct wait_slots slots_of(const struct export_interval_wait *wait,
-				  const struct calibration_sum *sum, uint64_t value,
-				  uint64_t slot_ns)
+static void rooms_deinit(struct rooms *rooms)
 {
-	struct wait_slots slots = { wait->slot, wait->slot + wait->more_slots };
-	uint64_t more = value / slot_ns, before;
-
-	if (!wait->is_sampled || more <= wait->more_slots)
-		return slots;
-	more -= wait->more_slots;
-	before = sum->first_slot < slots.first ? slots.first - sum->first_slot : 0;
-	before = before < more ? before : more;
-	slots.first -= before;
-	more -= before;
-	if (sum->last_slot > slots.last)
-		slots.last +=
-			sum->last_slot - slots.last < more ? sum->last_slot - slots.last : more;
-	return slots;
+	for (uint32_t i = 0; i < rooms->count; i++)
+		slot_room_deinit(&rooms->of[i]);
+	free(rooms->of);
 }
 
-static int add_calibrated(struct export_interval *interval, const struct export_interval_wait *wait)
+/* Past ROOM_SLOTS_MAX in all, and where memory is short, sampled intervals stay where they are. */
+static void find_rooms(const struct calibration *calibration, enum calibrated_time time,
+		       uint64_t slot_ns, struct rooms *rooms)
+{
+	uint64_t left = ROOM_SLOTS_MAX;
+
+	rooms->of = calloc(calibration->count + 1, sizeof(*rooms->of));
+	rooms->count = rooms->of ? calibration->count : 0;
+	for (uint32_t i = 0; i < rooms->count && left; i++) {
+		const struct calibration_sum *sum = &calibration->threads[i].sums[time];
+		struct slot_range range = { sum->first_slot, sum->last_slot };
+
+		if (!sum->sampled_scale.to || range.last - range.first >= left)
+			continue;
+		if (!slot_room_init(&rooms->of[i], range, slot_ns, sum->total))
+			left -= rooms->of[i].count;
+	}
+}
+
+static int add_calibrated(struct export_interval *interval, const struct export_interval_wait *wait,
+			  struct slot_room *room)
 {
 	struct calibration_sum *sum =
 		&interval->calibration.threads[wait->threads].sums[wait->time];
 	uint64_t value = calibration_scale(sum, wait->value, wait->is_sampled);
-	struct wait_slots slots = slots_of(wait, sum, value, interval->profile->slot_ns);
+	struct slot_piece pieces[SLOT_PIECES_MAX] = {
+		{ { wait->slot, wait->slot + wait->more_slots }, value },
+	};
+	uint32_t count = 1;
+	int rc = 0;
 
-	return value ? add_slots(interval, wait->series, wait->stack, slots.first, slots.last,
-				 value_of(value))
-		     : 0;
+	if (room && wait->is_sampled)
+		count = slot_room_place(room, pieces[0].range, value, pieces);
+	else if (room)
+		slot_room_take(room, pieces[0].range, value);
+	for (uint32_t i = 0; i < count && !rc; i++)
+		if (pieces[i].ns)
+			rc = add_slots(interval, wait->series, wait->stack, pieces[i].range.first,
+				       pieces[i].range.last, value_of(pieces[i].ns));
+	return rc;
+}
+
+/* Exact intervals first: they leave room for sampled ones, and are where they are. */
+static int add_waits(struct export_interval *interval, enum calibrated_time time)
+{
+	_cleanup_(rooms_deinit) struct rooms rooms = { 0 };
+	int rc = 0;
+
+	find_rooms(&interval->calibration, time, interval->profile->slot_ns, &rooms);
+	for (int is_sampled = 0; is_sampled <= 1; is_sampled++)
+		for (uint32_t i = 0; i < interval->off_cpu_count && !rc; i++) {
+			const struct export_interval_wait *wait = &interval->off_cpu[i];
+
+			if (wait->time == time && wait->is_sampled == is_sampled)
+				rc = add_calibrated(interval, wait,
+						    rooms.count ? &rooms.of[wait->threads] : NULL);
+		}
+	return rc;
 }
 
 static int calibrate(struct export_interval *interval)
@@ -536,8 +569,8 @@ static int calibrate(struct export_interval *interval)
 			calibration_fit(&calibration->threads[i].sums[time]);
 			rc = add_missing(interval, &calibration->threads[i], time);
 		}
-	for (uint32_t i = 0; i < interval->off_cpu_count && !rc; i++)
-		rc = add_calibrated(interval, &interval->off_cpu[i]);
+	for (uint32_t time = 0; time < CALIBRATED_TIMES && !rc; time++)
+		rc = add_waits(interval, time);
 	return rc;
 }
 

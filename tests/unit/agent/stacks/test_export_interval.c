@@ -530,14 +530,51 @@ TEST(a_sampled_wait_is_one_thread_in_each_slot)
 
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
 		const struct sample *sample = &profile->samples[i];
-		int64_t threads = sample->value / (int64_t)((sample->more_slots + 1) * SLOT_NS);
+		int64_t of_one = (int64_t)((sample->more_slots + 1) * SLOT_NS);
 
-		EXPECT_EQ(0, threads, "less than one");
+		EXPECT_EQ(1, sample->value <= of_one, "one at most");
 		EXPECT_EQ(1, sample->slot >= fixture->key.slot, "within what is accounted for");
 		EXPECT_EQ(1, sample->slot + sample->more_slots < fixture->key.slot + 100,
 			  "within it, at its end");
 	}
 	EXPECT_EQ(90 * SLOT_NS, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "exact");
+	profile_free(profile);
+}
+
+TEST(a_sampled_wait_has_room_beside_exact_ones)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+	int64_t by_slot[100] = { 0 };
+
+	// A thread that sleeps for most of each slot, and of whose other waits one in eight was captured.
+	set_kernel_stack(fixture, &key);
+	key.kind = SAMPLE_KIND_BLOCKED;
+	key.more_slots = 99;
+	add(fixture, &key, 100 * SLOT_NS);
+	key.kind = SAMPLE_KIND_OFF_CPU;
+	add(fixture, &key, 84 * SLOT_NS);
+	key.kind = SAMPLE_KIND_OFF_CPU_SAMPLED;
+	key.more_slots = 0;
+	for (int i = 0; i < 2; i++) {
+		key.slot = fixture->key.slot + 60;
+		add(fixture, &key, 8 * SLOT_NS);
+	}
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+		const char *type = profile_string(profile, profile->series[sample->series].type);
+
+		for (uint32_t k = 0; k <= sample->more_slots && !strcmp(type, PROFILE_TYPE_OFF_CPU);
+		     k++)
+			by_slot[sample->slot - fixture->key.slot + k] +=
+				sample->value / (sample->more_slots + 1);
+	}
+	for (uint32_t i = 0; i < 100; i++)
+		if (by_slot[i] > (int64_t)(SLOT_NS + SLOT_NS / 50))
+			fail_msg("slot %u has %.2f threads", i, (double)by_slot[i] / SLOT_NS);
+	EXPECT_EQ(100 * SLOT_NS, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "exact");
 	profile_free(profile);
 }
 
@@ -794,6 +831,7 @@ int main(void)
 		WITH_FIXTURE(blocked_time_has_its_wait_class),
 		WITH_FIXTURE(sampled_stacks_add_up_to_the_total),
 		WITH_FIXTURE(a_sampled_wait_is_one_thread_in_each_slot),
+		WITH_FIXTURE(a_sampled_wait_has_room_beside_exact_ones),
 		WITH_FIXTURE(names_time_without_a_stack),
 		WITH_FIXTURE(kernel_threads_have_no_stacks),
 		WITH_FIXTURE(wakers_do_not_change_the_wait_class),
