@@ -149,9 +149,11 @@ $(BUILD)/cairn-agent: $(BUILD)/obj/agent/main.o $(AGENT_A) $(PROTO_A) $(BASE_A)
 	$(call say,LD,$@)
 	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) $(PROTO_LIBS) -o $@
 
+# What our own code allocates is accounted for (base/memory_account.h).
+ACCOUNTED := $(addprefix -Wl$(COMMA)--wrap=,malloc calloc realloc reallocarray strdup strndup free qsort qsort_r)
 $(BUILD)/cairn-collector: $(BUILD)/obj/collector/main.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 	$(call say,LD,$@)
-	$(CC) $(LDFLAGS) $^ $(COLLECTOR_LIBS) -o $@
+	$(CC) $(LDFLAGS) $(ACCOUNTED) $^ $(COLLECTOR_LIBS) -o $@
 
 $(CLI_A): $(call objects,$(call sources,cli))
 
@@ -283,6 +285,8 @@ $(filter $(BUILD)/tests/$(1)/%,$(UNIT_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/te
 	$$(CC) $$(LDFLAGS) $$^ -lcmocka $(UNIT_LINK_$(1)) -o $$@
 endef
 $(foreach folder,base bpf proto agent collector cli,$(eval $(call unit_rule,$(folder))))
+
+$(BUILD)/tests/base/test_memory_account: LDFLAGS += $(ACCOUNTED)
 
 UNIT_OBJECTS := $(UNIT_TESTS:$(BUILD)/tests/%=$(BUILD)/obj/tests/unit/%.o)
 $(UNIT_OBJECTS): | $(PROTO_GEN) $(BPF_SKELETONS)

@@ -6,14 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory_account.h"
+
 enum {
 	BUFFER_CAPACITY_MIN = 256,
 	VARINT_BYTES_MAX = 10, // 64 bits in groups of 7
 };
 
+/** What has a budget of its own, and may outlive the work that fills it, is no part of that work's account. */
+static void *change_bytes(const struct buffer *buffer, size_t capacity)
+{
+	struct memory_account *paused = buffer->budget ? memory_account_pause() : NULL;
+	void *bytes = NULL;
+
+	if (capacity)
+		bytes = realloc(buffer->bytes, capacity);
+	else
+		free(buffer->bytes);
+	if (buffer->budget)
+		memory_account_resume(paused);
+	return bytes;
+}
+
 void buffer_deinit(struct buffer *buffer)
 {
-	free(buffer->bytes);
+	change_bytes(buffer, 0);
 	byte_budget_give(buffer->budget, buffer->capacity);
 	*buffer = (struct buffer){ .size_max = buffer->size_max, .budget = buffer->budget };
 }
@@ -50,7 +67,7 @@ static bool buffer_reserve(struct buffer *buffer, size_t size)
 		buffer->rc = -EDQUOT;
 		return false;
 	}
-	uint8_t *bytes = realloc(buffer->bytes, capacity);
+	uint8_t *bytes = change_bytes(buffer, capacity);
 	byte_budget_give(buffer->budget, bytes ? buffer->capacity : capacity);
 	if (!bytes) {
 		buffer->rc = -ENOMEM;

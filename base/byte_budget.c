@@ -5,12 +5,14 @@
 
 bool byte_budget_take(struct byte_budget *budget, size_t bytes)
 {
-	if (!budget)
-		return true;
+	return !budget || byte_budget_take_below(budget, bytes, budget->bytes_max);
+}
 
+bool byte_budget_take_below(struct byte_budget *budget, size_t bytes, size_t bytes_max)
+{
 	size_t taken = atomic_load(&budget->bytes_taken);
 	do {
-		if (taken > budget->bytes_max || bytes > budget->bytes_max - taken)
+		if (taken > bytes_max || bytes > bytes_max - taken)
 			return false;
 	} while (!atomic_compare_exchange_weak(&budget->bytes_taken, &taken, taken + bytes));
 	return true;

@@ -309,6 +309,7 @@ static int open_spikes(struct collector *collector, struct error *err)
 		.store = collector->store,
 		.metrics = &collector->metrics,
 		.symbolizer = symbols ? symbols->symbolizer : NULL,
+		.budget = &collector->answers,
 		.interval_ns = collector->options.spike_scan_ns,
 		.webhook = collector->options.spike_webhook,
 		.page_url = collector->options.page_url,
@@ -325,6 +326,7 @@ static int open_profile_metrics(struct collector *collector, struct error *err)
 		.store = collector->store,
 		.metrics = &collector->metrics,
 		.symbolizer = symbols ? symbols->symbolizer : NULL,
+		.budget = &collector->answers,
 	};
 
 	return options.path ? profile_metrics_open(&options, &collector->profile_metrics, err) : 0;
@@ -345,7 +347,7 @@ static int plan_resources(struct collector *collector, struct error *err)
 	collector->answers.bytes_max = collector->memory.answers_bytes;
 	collector->rpc_events.metrics = &collector->metrics;
 	log_info("collector: memory limit %llu MiB: store %llu MiB, agents' messages %llu MiB, "
-		 "answers to queries %llu MiB",
+		 "queries and their answers %llu MiB",
 		 (unsigned long long)collector->memory.total_bytes >> 20,
 		 (unsigned long long)collector->memory.store_bytes >> 20,
 		 (unsigned long long)collector->memory.messages_bytes >> 20,

@@ -367,7 +367,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .min = 64ULL << 20,
 		  .max = 1ULL << 42,
 		  .argument = "SIZE",
-		  .help = "Memory for the store (half of it), agents' messages and answers. "
+		  .help = "Memory for the store (half of it), agents' messages, and queries. "
 			  "Without it: three quarters of the cgroup's limit, or a quarter of the "
 			  "machine's "
 			  "memory, at most 2GiB" },

@@ -17,7 +17,8 @@ struct memory_plan {
 	uint64_t total_bytes;
 	uint64_t store_bytes;    // caches and open partitions
 	uint64_t messages_bytes; // of agents: received, inflated, decoded, stored
-	uint64_t answers_bytes;  // to queries: made, and not yet read by the client
+	uint64_t
+		answers_bytes; // to queries: what they allocate, and answers not yet read by the client
 	uint32_t connections_max;
 };
 

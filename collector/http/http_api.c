@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory_account.h"
 #include "collector/http/http_handlers.h"
 #include "collector/pyroscope/querier.h"
 
@@ -290,6 +291,36 @@ static void refuse_method(const struct route *route, struct http_response *respo
 	response->allow = is_post ? "POST" : is_delete ? "DELETE" : NULL;
 }
 
+/** Was the body refused memory that it would not have alone, either? It doubles, and has the bytes before while it moves. */
+static bool is_beyond_budget(const struct buffer *body, const struct memory_account *account)
+{
+	return body->rc == -EDQUOT && body->budget &&
+	       3 * body->capacity + account->bytes_used_max > body->budget->bytes_max;
+}
+
+/** What a query needs of memory is taken from its answer's budget; what a push needs, from the messages'. */
+static void answer(struct http_api *api, const struct route *route,
+		   const struct api_request *request, struct http_response *response)
+{
+	bool is_query = route->slow && !(route->known & API_PUSH);
+	struct memory_account account;
+	struct error err = { 0 };
+
+	memory_account_begin(&account, is_query ? response->body.budget : NULL);
+	route->handle(api, request, response);
+	if (is_query && is_beyond_budget(&response->body, &account))
+		response->body.rc = -EFBIG; // to try again is in vain
+	memory_account_end(&account);
+	// What was refused may have been left out of an answer that looks whole.
+	if (!memory_account_check(&account, &err))
+		return;
+	response->disposition = NULL;
+	if (route->known & API_PYROSCOPE)
+		http_pyroscope_respond_failure(response, &err);
+	else
+		http_respond_no_memory(response, &err);
+}
+
 void http_api_handle(void *context, const struct http_request *request,
 		     struct http_response *response)
 {
@@ -331,7 +362,7 @@ void http_api_handle(void *context, const struct http_request *request,
 		return;
 	}
 	memcpy(parsed.label, label, sizeof(label));
-	route->handle(api, &parsed, response);
+	answer(api, route, &parsed, response);
 	if (route->known & API_FROM)
 		note_quality(api, &parsed, response);
 }

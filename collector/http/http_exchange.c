@@ -53,9 +53,18 @@ void http_respond_busy(struct http_response *response)
 	buffer_deinit(&response->body);
 	response->body.budget = NULL;
 	http_respond_error(response, 503, "overloaded", "",
-			   "the memory for answers is in use; try again in a moment, or "
-			   "ask for less");
+			   "the memory for queries (a quarter of the collector's --memory) is in "
+			   "use; try again in a moment, ask for less, or raise --memory");
 	response->retry_after_s = 5;
+}
+
+void http_respond_no_memory(struct http_response *response, const struct error *err)
+{
+	http_respond_busy(response);
+	if (err->code == -EDQUOT)
+		return;
+	http_respond_error(response, 413, "too_large", "", err->text);
+	response->retry_after_s = 0;
 }
 
 void http_respond_failure(struct http_response *response, const struct error *err,

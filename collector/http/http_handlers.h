@@ -194,6 +194,8 @@ void http_handle_render(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_render_diff(struct http_api *api, const struct api_request *request,
 			     struct http_response *response);
+/** Make it the error response of @err's code, as Connect's clients read it. */
+void http_pyroscope_respond_failure(struct http_response *response, const struct error *err);
 
 /** The files whose symbols are missing in the selected samples, the most missed first. */
 void http_handle_missing_symbols(struct http_api *api, const struct api_request *request,

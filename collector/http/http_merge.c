@@ -153,6 +153,8 @@ static void answer_file(struct http_api *api, const struct api_request *request,
 		rc = export_profile(profile, request->type, request->format, "cairn",
 				    &response->body, &err);
 	}
+	if (rc && rc == response->body.rc)
+		return; // the server refuses it
 	if (rc) {
 		err.code = rc;
 		http_respond_failure(response, &err,

@@ -29,7 +29,7 @@ static struct querier_call call_of(struct http_api *api, const struct api_reques
 }
 
 /** Connect's codes are gRPC's, with an HTTP status each. */
-static void respond_failure(struct http_response *response, const struct error *err)
+void http_pyroscope_respond_failure(struct http_response *response, const struct error *err)
 {
 	static const struct {
 		int rc, status;
@@ -49,7 +49,8 @@ static void respond_failure(struct http_response *response, const struct error *
 
 	while (codes[i].rc && codes[i].rc != err->code)
 		i++;
-	buffer_clear(&response->body);
+	buffer_deinit(&response->body);
+	response->body.budget = NULL; // the error itself is small, and must be told
 	response->status = codes[i].status;
 	response->media_type = "application/json";
 	response->retry_after_s = codes[i].status == 503 ? 5 : 0;
@@ -97,14 +98,14 @@ void http_handle_querier(struct http_api *api, const struct api_request *request
 	if (!call.is_json && !is_type(type, "application/proto")) {
 		error_set(&err, -EINVAL,
 			  "Content-Type: expected application/json or application/proto");
-		respond_failure(response, &err);
+		http_pyroscope_respond_failure(response, &err);
 		response->status = 415;
 		return;
 	}
 	int rc = answer_call(&call, request, &err);
 	if (rc) {
 		err.code = rc;
-		respond_failure(response, &err);
+		http_pyroscope_respond_failure(response, &err);
 		return;
 	}
 	response->media_type = call.is_json ? "application/json" : "application/proto";
@@ -128,7 +129,7 @@ static void render(struct http_api *api, const struct api_request *request, rend
 	if (!rc)
 		return;
 	err.code = rc;
-	respond_failure(response, &err);
+	http_pyroscope_respond_failure(response, &err);
 }
 
 void http_handle_render(struct http_api *api, const struct api_request *request,

@@ -186,8 +186,10 @@ static void finish_response(struct exchange *exchange)
 				   rc == -ENOMEM ? "out_of_memory" : "too_large", "",
 				   rc == -ENOMEM
 					   ? "out of memory for the response"
-					   : "the response is too large; choose a shorter range "
-					     "or fewer series");
+					   : "the response is too large (limits: 64 MiB; half of "
+					     "the memory for queries, a quarter of the "
+					     "collector's --memory); choose a shorter range or "
+					     "fewer series");
 	}
 	// It has a budget until it is refused for want of it.
 	if (exchange->server->options.answers && !response->body.budget)

@@ -40,7 +40,7 @@ struct http_server_options {
 	const char *address;                // "host:port", "[::1]:port", "unix:PATH"; port 0: any
 	uint32_t threads;                   // 1..64: how many slow requests run at once
 	uint32_t connections_max;           // 0: HTTP_CONNECTIONS_MAX
-	struct byte_budget *answers;        // memory of all bodies; NULL: no limit
+	struct byte_budget *answers;        // memory of queries and all bodies; NULL: no limit
 	uint32_t request_ms;                // 0: HTTP_REQUEST_MS_MAX
 	uint32_t transfer_ms;               // 0: HTTP_TRANSFER_MS_MAX
 	uint32_t transfer_bytes_per_second; // 0: HTTP_TRANSFER_BYTES_PER_SECOND

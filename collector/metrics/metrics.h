@@ -105,7 +105,8 @@
 	  "HTTP connections refused: their peer, an address or an IPv6 network of 64 bits, has "   \
 	  "as many open as it may.")                                                               \
 	X(METRIC_ANSWERS_FULL, "cairn_http_answers_full_total",                                    \
-	  "Queries answered with 503: the memory for answers is in use. Raise --memory.")          \
+	  "Queries refused: the memory for queries and answers is in use or too small. Raise "     \
+	  "--memory.")                                                                             \
 	X(METRIC_QUERIES_ABANDONED, "cairn_queries_abandoned_total",                               \
 	  "Queries, running or queued, whose client closed its connection. Nothing to do; many "   \
 	  "mean that queries are slow.")                                                           \

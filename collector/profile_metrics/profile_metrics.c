@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/contract/label_names.h"
 #include "base/log.h"
+#include "base/memory_account.h"
 #include "base/metric_text.h"
 #include "collector/profile_metrics/function_share.h"
 #include "collector/query/query.h"
@@ -131,6 +132,19 @@ static int ask(struct profile_metrics *metrics, const struct profile_metric *met
 			     : 0;
 }
 
+static int ask_within_budget(struct profile_metrics *metrics, uint32_t number,
+			     const struct time_range *minute, struct metric_answer *answer,
+			     struct error *err)
+{
+	struct memory_account account;
+
+	memory_account_begin(&account, metrics->options.budget);
+	int rc = ask(metrics, &metrics->list.metrics[number], minute, answer, err);
+	memory_account_end(&account);
+	int refused = memory_account_check(&account, err);
+	return refused ? refused : rc;
+}
+
 static void note_failure(struct profile_metrics *metrics, uint32_t number, const struct error *err)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -159,7 +173,7 @@ uint32_t profile_metrics_look(struct profile_metrics *metrics, uint64_t now_ns)
 		struct metric_answer answer = { 0 };
 		struct error err = { 0 };
 
-		int rc = ask(metrics, &metrics->list.metrics[i], &minute, &answer, &err);
+		int rc = ask_within_budget(metrics, i, &minute, &answer, &err);
 		if (!rc) {
 			struct metric_answer before;
 

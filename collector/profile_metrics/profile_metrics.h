@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/byte_budget.h"
 #include "base/error.h"
 #include "collector/metrics/metrics.h"
 #include "collector/profile_metrics/profile_metric_file.h"
@@ -28,6 +29,7 @@ struct profile_metrics_options {
 	struct store *store;
 	struct metrics *metrics;
 	struct symbolizer *symbolizer; // NULL: none
+	struct byte_budget *budget;    // of queries; NULL: no limit
 };
 
 /** Read the file and begin. Returns 0; -EINVAL with the line in @err; -ENOMEM; -errno. */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/http_fetch.h"
 #include "base/log.h"
+#include "base/memory_account.h"
 #include "collector/spikes/spike_alert.h"
 #include "collector/spikes/spikes.h"
 
@@ -211,8 +212,7 @@ static uint32_t report_new(struct spike_watch *watch, const struct spikes *spike
 	return count;
 }
 
-int spike_watch_look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new,
-		     struct error *err)
+static int look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new, struct error *err)
 {
 	_cleanup_(selector_deinit) struct selector selector = { 0 };
 	_cleanup_(spikes_deinit) struct spikes spikes = { 0 };
@@ -242,6 +242,18 @@ int spike_watch_look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_n
 		return rc;
 	*ret_new = report_new(watch, &spikes, now_ns);
 	return 0;
+}
+
+int spike_watch_look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new,
+		     struct error *err)
+{
+	struct memory_account account;
+
+	memory_account_begin(&account, watch->options.budget);
+	int rc = look(watch, now_ns, ret_new, err);
+	memory_account_end(&account);
+	int refused = memory_account_check(&account, err);
+	return refused ? refused : rc;
 }
 
 static void *watch_spikes(void *context)

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/byte_budget.h"
 #include "base/error.h"
 #include "collector/metrics/metrics.h"
 #include "collector/store/store.h"
@@ -27,6 +28,7 @@ struct spike_watch_options {
 	struct store *store;
 	struct metrics *metrics;
 	struct symbolizer *symbolizer; // NULL: none
+	struct byte_budget *budget;    // of queries; NULL: no limit
 	uint64_t interval_ns;          // between scans
 	const char *webhook;           // URL; NULL: none
 	const char *page_url;          // of the page, for links; NULL: none

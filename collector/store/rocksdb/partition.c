@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/memory_account.h"
 #include "collector/store/rocksdb/key.h"
 
 enum {
@@ -339,9 +340,13 @@ static int read_postings(struct partition *partition, struct db *db, struct post
 int partition_read_postings(struct partition *partition, struct db *db,
 			    struct postings_view *ret_view, struct error *err)
 {
+	// Dictionaries and views stay for other queries, within the store's share of memory.
+	struct memory_account *paused = memory_account_pause();
+
 	pthread_mutex_lock(&partition->read_lock);
 	int rc = read_postings(partition, db, ret_view, err);
 	pthread_mutex_unlock(&partition->read_lock);
+	memory_account_resume(paused);
 	return rc;
 }
 
@@ -490,9 +495,12 @@ static int read_forest(struct partition *partition, struct db *db, struct forest
 int partition_read_forest(struct partition *partition, struct db *db, struct forest_view **ret_view,
 			  struct error *err)
 {
+	struct memory_account *paused = memory_account_pause(); // as above
+
 	pthread_mutex_lock(&partition->read_lock);
 	int rc = read_forest(partition, db, ret_view, err);
 	pthread_mutex_unlock(&partition->read_lock);
+	memory_account_resume(paused);
 	return rc == -ENOMEM ? error_set(err, rc, "store: out of memory for a forest") : rc;
 }
 

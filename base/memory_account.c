@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/memory_account.h"
+
+#include <errno.h>
+#include <malloc.h>
+
+static _Thread_local struct memory_account *open_account;
+
+/** One always goes on: while all need more, the others are refused. It is the first, and then the next that asks. */
+static bool is_first(struct memory_account *account)
+{
+	const void *none = NULL;
+
+	return account->budget &&
+	       (atomic_load(&account->budget->first) == account ||
+		atomic_compare_exchange_strong(&account->budget->first, &none, account));
+}
+
+void memory_account_begin(struct memory_account *account, struct byte_budget *budget)
+{
+	*account = (struct memory_account){ .budget = budget, .outer = open_account };
+	if (budget)
+		open_account = account;
+	is_first(account);
+}
+
+void memory_account_end(struct memory_account *account)
+{
+	if (!account->budget)
+		return;
+	open_account = account->outer;
+	byte_budget_give(account->budget, account->bytes_taken);
+	account->bytes_taken = 0;
+	const void *ours = account;
+	atomic_compare_exchange_strong(&account->budget->first, &ours, NULL);
+	// What malloc() keeps for later is nobody's, but resident.
+	if (account->bytes_used_max >= MEMORY_ACCOUNT_TRIM_BYTES)
+		malloc_trim(0);
+}
+
+int memory_account_check(const struct memory_account *account, struct error *err)
+{
+	if (!account->bytes_refused)
+		return 0;
+	size_t bytes_max = account->budget->bytes_max;
+	if (account->bytes_refused > bytes_max)
+		return error_set(err, -E2BIG,
+				 "it needs more than the %zu MiB that queries have (a quarter of "
+				 "the collector's --memory); choose a shorter range or fewer "
+				 "series, or raise --memory",
+				 bytes_max >> 20);
+	return error_set(err, -EDQUOT,
+			 "the %zu MiB that queries have (a quarter of the collector's --memory) "
+			 "are in use; try again in a moment, ask for less, or raise --memory",
+			 bytes_max >> 20);
+}
+
+struct memory_account *memory_account_pause(void)
+{
+	struct memory_account *paused = open_account;
+
+	open_account = NULL;
+	return paused;
+}
+
+void memory_account_resume(struct memory_account *paused)
+{
+	open_account = paused;
+}
+
+bool memory_account_is_open(void)
+{
+	return open_account;
+}
+
+static bool take_step(struct memory_account *account, size_t bytes)
+{
+	struct byte_budget *budget = account->budget;
+
+	return byte_budget_take_below(budget, bytes, budget->bytes_max / MEMORY_ACCOUNT_OTHERS) ||
+	       (is_first(account) && byte_budget_take(budget, bytes));
+}
+
+static size_t in_steps(size_t bytes)
+{
+	return (bytes + MEMORY_ACCOUNT_STEP_BYTES - 1) / MEMORY_ACCOUNT_STEP_BYTES *
+	       MEMORY_ACCOUNT_STEP_BYTES;
+}
+
+bool memory_account_take(size_t bytes)
+{
+	struct memory_account *account = open_account;
+
+	if (!account)
+		return true;
+	size_t used = account->bytes_used + bytes;
+	if (used > account->bytes_taken) {
+		size_t step = in_steps(used - account->bytes_taken);
+
+		if (!take_step(account, step)) {
+			if (!account->bytes_refused)
+				account->bytes_refused = used;
+			return false;
+		}
+		account->bytes_taken += step;
+	}
+	account->bytes_used = used;
+	if (used > account->bytes_used_max)
+		account->bytes_used_max = used;
+	return true;
+}
+
+void memory_account_give(size_t bytes)
+{
+	struct memory_account *account = open_account;
+
+	if (!account)
+		return;
+	// It may free what was allocated before it began.
+	account->bytes_used -= bytes < account->bytes_used ? bytes : account->bytes_used;
+	size_t kept = in_steps(account->bytes_used) + MEMORY_ACCOUNT_STEP_BYTES;
+	if (account->bytes_taken <= kept + MEMORY_ACCOUNT_STEP_BYTES)
+		return;
+	byte_budget_give(account->budget, account->bytes_taken - kept);
+	account->bytes_taken = kept;
+}
