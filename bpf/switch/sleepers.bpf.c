@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Stacks of long sleepers whose stack is truncated or missing: captured before the process's unwind
-// tables were loaded, asleep since before the agent started, or sampled out. The agent runs a pass now
+// tables were loaded or when the ring was full, asleep since before the agent started, or sampled out. The agent runs a pass now
 // and then; the rest of the sleep has the stack.
 
 #include "bpf/kernel.h"
@@ -129,7 +129,7 @@ static __always_inline void key_of_sleeper(struct task_struct *task, struct coun
 	key->process.start_ns = leader->start_boottime;
 }
 
-/* Leaves the stack in sleeper->key. Returns whether it is complete. */
+/* Leaves the stack in sleeper->key. Returns whether it is complete, and the agent has it. */
 static __always_inline bool capture_sleeper(struct sleeper *sleeper, struct task_struct *task)
 {
 	struct unwind *unwind = &sleeper->work.unwind;
@@ -145,7 +145,8 @@ static __always_inline bool capture_sleeper(struct sleeper *sleeper, struct task
 	unwind_user_stack(&sleeper->work, is_64_bit);
 	record_user_stack(&sleeper->work, bpf_ktime_get_ns(), task->group_leader->comm,
 			  &sleeper->key);
-	return unwind->end == STACK_END_COMPLETE || unwind->end == STACK_END_DEPTH;
+	return (unwind->end == STACK_END_COMPLETE || unwind->end == STACK_END_DEPTH) &&
+	       stack_is_sent(&sleeper->key.user);
 }
 
 /* Gives the thread's wait site the stack, if the thread has slept all the while. */

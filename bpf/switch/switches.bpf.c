@@ -753,10 +753,16 @@ struct {
 /* So long an interval keeps the stack that its call had last. */
 #define BY_CALL_NS_MAX 2000000000ULL
 
-/* Does the present interval need a stack of its own by now? */
-static __always_inline bool needs_swept_stack(const struct thread *thread, __u64 now)
+/* A stack whose record found the ring full stays unknown for as long as the thread sleeps. */
+static __always_inline bool is_lost(const struct stack_hash *hash)
 {
-	if (!thread->wait.weight)
+	return (hash->low || hash->high) && !stack_is_sent(hash);
+}
+
+/* Does the present interval need a stack of its own by now? */
+static __always_inline bool needs_swept_stack(struct thread *thread, __u64 now)
+{
+	if (!thread->wait.weight || is_lost(&site_of_wait(&thread->wait)->key.kernel))
 		return true;
 	return thread->wait.is_by_call && thread->wake.asleep_ns &&
 	       now - thread->wake.asleep_ns > BY_CALL_NS_MAX;
@@ -783,6 +789,11 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 		return;
 	if (!needs_swept_stack(thread, now)) {
 		wait->weight = 1;
+		if (is_lost(&site_of_wait(wait)->key.user) &&
+		    !site_of_wait(wait)->cache.is_truncated) {
+			site_of_wait(wait)->cache.is_truncated = 1;
+			truncated_stacks++;
+		}
 		return;
 	}
 	stack = bpf_map_lookup_elem(&swept_stack, &zero);
