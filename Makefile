@@ -622,7 +622,7 @@ $(PY_SPY): | packages-bench
 		echo "py-spy cannot be had from PyPI: it will be left out" >&2
 
 .PHONY: bench
-bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost replay_agents deep_calls random_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers; writes bench/RESULTS.md (BENCH='name…' RECORD=1, ROUNDS=n, PEER='start command' PEER_STACKS=file)
+bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_queries bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost replay_agents deep_calls random_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers; writes bench/RESULTS.md (BENCH='name…' RECORD=1, ROUNDS=n, PEER='start command' PEER_STACKS=file)
 	BUILD=$(BUILD) PATH="$$PATH:$(abspath $(dir $(PY_SPY)))" bench/run $(if $(RECORD),--record) $(BENCH)
 
 # Workloads: no frame pointers.
