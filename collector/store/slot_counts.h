@@ -6,7 +6,7 @@
 
 struct slot_counts {
 	uint64_t from_ns, slot_ns, slot_count;
-	const uint32_t *rows; // by number of the series; NULL: all to row 0
+	const uint32_t *rows; // by number of the series, or STORE_ROW_NONE; NULL: all to row 0
 	int64_t *counts;
 	uint64_t rolled_up_ns; // rows with slots up to so long may be rolled up; 0: none is
 };

@@ -241,8 +241,10 @@ int store_scan_ranges(struct store *store, const struct store_selection *selecti
  * slot_ns; there are slot_count = (range.to_ns - range.from_ns) / slot_ns whole ones. A stored slot
  * counts whole where it begins, an interval slot by slot; a slot that age has made longer than the answer's is
  * spread evenly over those. A series' sums are added to
- * @counts[row * slot_count ...]; row is @rows[series number], or 0 if @rows is NULL. Sums wrap.
+ * @counts[row * slot_count ...]; row is @rows[series number], or 0 if @rows is NULL. A series of STORE_ROW_NONE is left out, and not
+ * read. Sums wrap.
  */
+#define STORE_ROW_NONE UINT32_MAX
 int store_activity(struct store *store, const struct store_selection *selection,
 		   struct time_range range, uint64_t slot_ns, const uint32_t *rows, int64_t *counts,
 		   struct error *err);

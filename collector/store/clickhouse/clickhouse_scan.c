@@ -453,7 +453,8 @@ static int read_count(void *context, struct reader *reader)
 	uint64_t slot = row_u64(reader);
 	uint64_t value = row_u64(reader);
 
-	if (reader->failed || series == HASH_TABLE_NONE)
+	if (reader->failed || series == HASH_TABLE_NONE ||
+	    (slots->rows && slots->rows[series] == STORE_ROW_NONE))
 		return 0;
 	if (slot >= slots->slot_count)
 		return -EBADMSG;

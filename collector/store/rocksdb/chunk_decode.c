@@ -52,7 +52,8 @@ struct chunk_decoder {
 	uint64_t present;   // a bit for each column that is not empty
 	bool with_lengths, with_sums;
 	int column_count;
-	uint32_t minutes; // that the rows lie in
+	uint32_t minutes;   // that the rows lie in
+	uint64_t last_slot; // that an interval of the section being read covers
 	uint32_t series_count, row_count, position_count;
 	struct section *sections;
 	uint32_t section_capacity;
@@ -222,12 +223,34 @@ static int unpack_column(struct chunk_decoder *decoder, enum chunk_column number
 	return 0;
 }
 
-/** reader_varint(), without a call for numbers of one byte: most are. */
+/** reader_varint(), without a call for numbers of one byte, which most are, two or three. */
 static inline uint64_t read_number(struct reader *reader)
 {
-	bool is_short = !reader->failed && reader->at != reader->end && *reader->at < 0x80;
+	const uint8_t *at = reader->at;
 
-	return is_short ? *reader->at++ : reader_varint(reader);
+	if (!reader->failed && reader->end - at >= 3) {
+		if (at[0] < 0x80) {
+			reader->at = at + 1;
+			return at[0];
+		}
+		if (at[1] < 0x80) {
+			reader->at = at + 2;
+			return (at[0] & 0x7fU) | (uint64_t)at[1] << 7;
+		}
+		if (at[2] < 0x80) {
+			reader->at = at + 3;
+			return (at[0] & 0x7fU) | (at[1] & 0x7fU) << 7 | (uint64_t)at[2] << 14;
+		}
+	}
+	return reader_varint(reader);
+}
+
+/** reader_svarint(), as read_number(). */
+static inline int64_t read_signed(struct reader *reader)
+{
+	uint64_t number = read_number(reader);
+
+	return (int64_t)(number >> 1 ^ (0 - (number & 1)));
 }
 
 // ---- positions --------------------------------------------------------------------------------------
@@ -435,17 +458,19 @@ static int read_intervals(struct chunk_decoder *decoder, const struct section *s
 {
 	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
 	uint32_t row = row_at(decoder, section->first), more_slots;
-	uint64_t slot = 0;
+	uint64_t slot = 0, last = 0;
 
 	for (uint32_t i = section->first; i < section->first + section->count; i++) {
 		slot += read_number(reader);
 		if (read_length(decoder, slot, &more_slots) < 0)
 			return -EBADMSG;
+		last = slot + more_slots > last ? slot + more_slots : last;
 		for (; row < decoder->ends[i]; row++) {
 			decoder->rows.slots[row] = first_slot + slot;
 			decoder->rows.more_slots[row] = more_slots;
 		}
 	}
+	decoder->last_slot = first_slot + last;
 	return reader->failed || decoder->readers[COLUMN_LENGTHS].failed ? -EBADMSG : 0;
 }
 
@@ -463,7 +488,7 @@ static int read_values(struct chunk_decoder *decoder, uint32_t first, uint32_t c
 		if (code < decoder->palette_count)
 			values[i] = decoder->palette[code];
 		else if (code == VALUE_ESCAPE)
-			values[i] = (int64_t)((uint64_t)reader_svarint(escapes) * decoder->scale);
+			values[i] = (int64_t)((uint64_t)read_signed(escapes) * decoder->scale);
 		else
 			return -EBADMSG;
 	}
@@ -533,11 +558,12 @@ static uint32_t keep_rows(struct chunk_decoder *decoder, uint32_t first, uint32_
 {
 	struct row_columns *rows = &decoder->rows;
 
-	if (decoder->with_lengths)
-		return keep_intervals(rows, first, count, query);
-	if (row_query_has_all(query, rows->slots[first], rows->slots[first + count - 1]))
+	uint64_t last = decoder->with_lengths ? decoder->last_slot : rows->slots[first + count - 1];
+
+	if (row_query_has_all(query, rows->slots[first], last))
 		return count;
-	return keep_range(rows, first, count, query);
+	return decoder->with_lengths ? keep_intervals(rows, first, count, query)
+				     : keep_range(rows, first, count, query);
 }
 
 static int pass_section(struct chunk_decoder *decoder, uint32_t first, uint32_t count,
@@ -803,7 +829,7 @@ static int read_sums(struct chunk_decoder *decoder)
 	for (; row < decoder->row_count; found++) {
 		node += read_number(nodes);
 		uint64_t count = read_number(counts) + 1;
-		uint64_t rest = (uint64_t)reader_svarint(sums);
+		uint64_t rest = (uint64_t)read_signed(sums);
 		if (nodes->failed || counts->failed || sums->failed || node > UINT32_MAX ||
 		    count == 0 || count > decoder->row_count - row)
 			return -EBADMSG;
@@ -839,15 +865,36 @@ static int decode_sums(struct chunk_decoder *decoder, const struct row_query *qu
 	return rc || !found.count ? rc : query->rows(query->context, &found);
 }
 
+/** place_rows() of a chunk that has one row in each position, for a reader without nodes: their columns stay packed. */
+static int place_single_rows(struct chunk_decoder *decoder)
+{
+	static const enum chunk_column columns[] = { COLUMN_SLOTS, COLUMN_VALUES, COLUMN_ESCAPES };
+	int rc = decoder->with_lengths ? unpack_column(decoder, COLUMN_LENGTHS) : 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(columns) && rc == 0; i++)
+		rc = unpack_column(decoder, columns[i]);
+	for (uint32_t i = 0; i < decoder->position_count && rc == 0; i++)
+		decoder->ends[i] = i + 1;
+	return rc;
+}
+
+static int place_all_rows(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	if (query->without_nodes && decoder->position_count == decoder->row_count)
+		return place_single_rows(decoder);
+	decoder->all_wanted = true;
+	int rc = place_rows(decoder, false);
+	if (rc == 0)
+		place_nodes(decoder, !query->without_nodes);
+	return rc;
+}
+
 static int decode_rows(struct chunk_decoder *decoder, const struct row_query *query)
 {
-	decoder->all_wanted = true;
-
-	int rc = place_rows(decoder, false);
+	int rc = place_all_rows(decoder, query);
 
 	if (rc < 0)
 		return rc;
-	place_nodes(decoder, !query->without_nodes);
 	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
 		rc = decode_section(decoder, &decoder->sections[i], query);
 	return rc;

@@ -65,6 +65,8 @@ struct db_iterator {
 	bool placed;
 	size_t to_size;
 	char to[64]; // RocksDB keeps a pointer to it
+	size_t target_size;
+	char target[64]; // of the last seek, if the iterator has not moved since; empty: none
 };
 
 /** RocksDB reports errors as text. */
@@ -530,15 +532,46 @@ void db_iterator_freep(struct db_iterator **iterator)
 	free(*iterator);
 }
 
+static int compare_keys(struct bytes a, struct bytes b)
+{
+	int order = memcmp(a.at, b.at, a.size < b.size ? a.size : b.size);
+
+	return order ? order : (a.size > b.size) - (a.size < b.size);
+}
+
+/**
+ * Is the first key at or after @key the iterator's, or the next one? Scans ask for most keys in order, and a seek finds and
+ * checks a block anew each time.
+ */
+static bool is_near(struct db_iterator *iterator, struct bytes key)
+{
+	struct bytes target = { iterator->target, iterator->target_size };
+
+	if (!iterator->target_size || compare_keys(target, key) > 0 ||
+	    !rocksdb_iter_valid(iterator->rocksdb))
+		return false;
+	if (compare_keys(db_iterator_key(iterator), key) >= 0)
+		return true;
+	rocksdb_iter_next(iterator->rocksdb);
+	return rocksdb_iter_valid(iterator->rocksdb) &&
+	       compare_keys(db_iterator_key(iterator), key) >= 0;
+}
+
 bool db_iterator_seek(struct db_iterator *iterator, struct bytes key)
 {
+	bool is_placed = is_near(iterator, key);
+
 	iterator->placed = true;
-	rocksdb_iter_seek(iterator->rocksdb, key.at, key.size);
+	if (!is_placed)
+		rocksdb_iter_seek(iterator->rocksdb, key.at, key.size);
+	iterator->target_size = key.size <= sizeof(iterator->target) ? key.size : 0;
+	memcpy(iterator->target, key.at, iterator->target_size);
 	return rocksdb_iter_valid(iterator->rocksdb);
 }
 
 bool db_iterator_next(struct db_iterator *iterator)
 {
+	iterator->target_size = 0;
 	if (iterator->placed)
 		rocksdb_iter_next(iterator->rocksdb);
 	iterator->placed = true;

@@ -31,8 +31,8 @@ struct reading {
 	bool *joined; // by group of the selection: all its series are selected and may be read as one
 	struct forest_view *view; // NULL if rows are not asked for
 	struct run_list runs;
-	struct db_iterator *chunks;
-	bool is_merged; // no minute has chunks of its own
+	struct db_iterator *chunks, *rollups; // two: each moves in order of its keys
+	bool is_merged;                       // no minute has chunks of its own
 	struct tombstone_list *tombstones;
 	uint64_t covering;     // the tombstones that are applied in not_deleted
 	uint32_t *not_deleted; // as the selection's wanted; NULL: not made yet
@@ -54,12 +54,14 @@ static void reading_deinit(struct reading *reading)
 	forest_view_unref(reading->view);
 	run_list_deinit(&reading->runs);
 	db_iterator_freep(&reading->chunks);
+	db_iterator_freep(&reading->rollups);
 	chunk_decoder_freep(&reading->decoder);
 	row_columns_deinit(&reading->scratch);
 }
 
 // ---- the snapshot ----------------------------------------------------------------------------------
 
+/* Under the lock, both: a minute is closed before or after them. */
 static int open_chunks(struct reading *reading, struct db *db)
 {
 	struct chunk_key from = { .minute = reading->first_minute };
@@ -69,7 +71,9 @@ static int open_chunks(struct reading *reading, struct db *db)
 
 	reading->chunks =
 		db_iterator_open(db, DB_CHUNK, key_bytes(&from_key), key_bytes(&to_key), false);
-	return reading->chunks ? 0 : -ENOMEM;
+	reading->rollups =
+		db_iterator_open(db, DB_CHUNK, key_bytes(&from_key), key_bytes(&to_key), false);
+	return reading->chunks && reading->rollups ? 0 : -ENOMEM;
 }
 
 static bool is_one_query_group(const struct reading *reading, const struct selected_group *group)
@@ -243,9 +247,10 @@ static bool set_query_range(struct reading *reading, uint32_t minute, struct tim
 	return count > 0;
 }
 
-static int decode_chunk(struct reading *reading, uint32_t minute, struct time_range range)
+static int decode_chunk(struct reading *reading, const struct db_iterator *at, uint32_t minute,
+			struct time_range range)
 {
-	struct bytes chunk = db_iterator_value(reading->chunks);
+	struct bytes chunk = db_iterator_value(at);
 	struct chunk_head head;
 	int rc = deadline_check(reading->deadline, reading->err);
 
@@ -258,12 +263,12 @@ static int decode_chunk(struct reading *reading, uint32_t minute, struct time_ra
 }
 
 /** Seek the first chunk at or after @key. */
-static bool seek_key(struct reading *reading, const struct key *key)
+static bool seek_key(struct reading *reading, struct db_iterator *at, const struct key *key)
 {
-	if (db_iterator_seek(reading->chunks, key_bytes(key)))
+	if (db_iterator_seek(at, key_bytes(key)))
 		return true;
 	// Asked at once: the next seek forgets a failure.
-	int rc = leave_out(reading, db_iterator_check(reading->chunks, reading->err),
+	int rc = leave_out(reading, db_iterator_check(at, reading->err),
 			   "a block of chunks is damaged");
 	if (!reading->read_rc)
 		reading->read_rc = rc;
@@ -271,14 +276,14 @@ static bool seek_key(struct reading *reading, const struct key *key)
 }
 
 /** Seek the first chunk at or after @wanted in the same minute, kind and group. */
-static bool seek_chunk(struct reading *reading, const struct chunk_key *wanted,
-		       struct chunk_key *ret_found)
+static bool seek_chunk(struct reading *reading, struct db_iterator *at,
+		       const struct chunk_key *wanted, struct chunk_key *ret_found)
 {
 	struct key key = key_of_chunk(reading->partition->start_ns, wanted);
 
-	if (!seek_key(reading, &key) || db_iterator_key(reading->chunks).size != KEY_CHUNK_BYTES)
+	if (!seek_key(reading, at, &key) || db_iterator_key(at).size != KEY_CHUNK_BYTES)
 		return false;
-	*ret_found = key_read_chunk(db_iterator_key(reading->chunks).at);
+	*ret_found = key_read_chunk(db_iterator_key(at).at);
 	return ret_found->minute == wanted->minute && ret_found->kind == wanted->kind &&
 	       ret_found->group == wanted->group;
 }
@@ -313,8 +318,9 @@ static int read_rows(struct reading *reading, const struct selected_group *group
 	int rc = 0;
 
 	wanted.last_series = group->series[0];
-	while (rc == 0 && seek_chunk(reading, &wanted, &found) && found.sequence == at.sequence) {
-		rc = decode_chunk(reading, at.minute, reading->range);
+	while (rc == 0 && seek_chunk(reading, reading->chunks, &wanted, &found) &&
+	       found.sequence == at.sequence) {
+		rc = decode_chunk(reading, reading->chunks, at.minute, reading->range);
 		if (!next_series(group, found.last_series, &wanted.last_series))
 			break;
 	}
@@ -333,10 +339,10 @@ static int read_rollup(struct reading *reading, const struct selected_group *gro
 	reading->query.wanted = NULL;
 	at.kind = reading->rollup;
 	at.last_series = 0;
-	if (!seek_chunk(reading, &at, &found) || found.sequence != at.sequence)
+	if (!seek_chunk(reading, reading->rollups, &at, &found) || found.sequence != at.sequence)
 		rc = -ENOENT;
 	else
-		rc = decode_chunk(reading, at.minute, reading->range);
+		rc = decode_chunk(reading, reading->rollups, at.minute, reading->range);
 	reading->query.wanted = wanted;
 	return rc;
 }
@@ -361,7 +367,7 @@ static int read_group(struct reading *reading, uint32_t minute, uint32_t number)
 	struct chunk_key found;
 	int rc = 0;
 
-	while (rc == 0 && seek_chunk(reading, &wanted, &found)) {
+	while (rc == 0 && seek_chunk(reading, reading->chunks, &wanted, &found)) {
 		bool any_deleted;
 
 		rc = leave_out_deleted(reading, minute, found.sequence, &any_deleted);
@@ -383,7 +389,8 @@ static bool seek_merged(struct reading *reading, const struct merged_key *wanted
 {
 	struct key key = key_of_merged(reading->partition->start_ns, wanted);
 
-	if (!seek_key(reading, &key) || db_iterator_key(reading->chunks).size != KEY_MERGED_BYTES)
+	if (!seek_key(reading, reading->chunks, &key) ||
+	    db_iterator_key(reading->chunks).size != KEY_MERGED_BYTES)
 		return false;
 	*ret_found = key_read_merged(db_iterator_key(reading->chunks).at);
 	return ret_found->group == wanted->group;
@@ -410,7 +417,7 @@ static int read_merged_rows(struct reading *reading, const struct selected_group
 	int rc = leave_out_deleted(reading, minutes->from, at.sequence, &any_deleted);
 	wanted.last_series = group->series[0];
 	while (rc == 0 && seek_merged(reading, &wanted, &found) && merged_key_is_of(&found, &at)) {
-		rc = decode_chunk(reading, at.first_minute, range);
+		rc = decode_chunk(reading, reading->chunks, at.first_minute, range);
 		if (!next_series(group, found.last_series, &wanted.last_series))
 			break;
 	}
@@ -651,10 +658,64 @@ static bool range_overlaps(struct time_range range, const struct partition *part
 	       range.to_ns > partition->start_ns;
 }
 
-static int count_partition(struct rocksdb_store *store, const struct selected_partition *selected,
+static void counted_deinit(struct selected_partition *counted)
+{
+	free(counted->wanted);
+	for (uint32_t i = 0; i < counted->group_count; i++)
+		free(counted->groups[i].series);
+	free(counted->groups);
+}
+
+/** Copy what of @group is counted. */
+static int cut_group(const struct selected_partition *selected, const struct selected_group *group,
+		     const uint32_t *rows, struct selected_partition *counted)
+{
+	struct selected_group *cut = &counted->groups[counted->group_count];
+
+	*cut = *group;
+	cut->selected_count = 0;
+	cut->series = malloc(group->selected_count * sizeof(*cut->series));
+	if (!cut->series)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < group->selected_count; i++)
+		if (rows[selected->wanted[group->series[i]]] != STORE_ROW_NONE)
+			cut->series[cut->selected_count++] = group->series[i];
+	if (cut->selected_count)
+		counted->group_count++;
+	else
+		free(cut->series);
+	return 0;
+}
+
+/** Copy @selected without the series that are left out: their chunks are not even sought. */
+static int cut_selection(const struct selected_partition *selected, const uint32_t *rows,
+			 struct selected_partition *counted)
+{
+	int rc = 0;
+
+	counted->partition = selected->partition;
+	counted->wanted_count = selected->wanted_count;
+	counted->wanted = malloc((selected->wanted_count + 1ULL) * sizeof(*counted->wanted));
+	counted->groups = calloc(selected->group_count + 1ULL, sizeof(*counted->groups));
+	if (!counted->wanted || !counted->groups)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < selected->wanted_count; i++) {
+		uint32_t number = selected->wanted[i];
+		bool is_counted = number != SERIES_UNWANTED && rows[number] != STORE_ROW_NONE;
+
+		counted->wanted[i] = is_counted ? number : SERIES_UNWANTED;
+	}
+	for (uint32_t i = 0; i < selected->group_count && rc == 0; i++)
+		rc = cut_group(selected, &selected->groups[i], rows, counted);
+	return rc;
+}
+
+static int count_partition(struct rocksdb_store *store, const struct selected_partition *all,
 			   struct deadline *deadline, struct time_range range,
 			   struct slot_counts *counting, struct error *err)
 {
+	_cleanup_(counted_deinit) struct selected_partition counted = { 0 };
+	const struct selected_partition *selected = counting->rows ? &counted : all;
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
 		.deadline = deadline,
@@ -668,7 +729,12 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 		.err = err,
 	};
 
-	int rc = set_reading_range(&reading, &range, 1);
+	int rc = counting->rows ? cut_selection(all, counting->rows, &counted) : 0;
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	if (counting->rows && !counted.group_count)
+		return 0;
+	rc = set_reading_range(&reading, &range, 1);
 	if (rc == 0)
 		rc = snapshot_partition(&reading, store, false);
 	// After the snapshot: it is set before the first row is rolled up.

@@ -334,9 +334,10 @@ int store_activity(struct store *store, const struct store_selection *selection,
 
 		for (uint32_t s = 0; s < selection->series_count; s++) {
 			int64_t *row = counts + (rows ? rows[s] : 0) * slot_count;
+			bool is_counted = numbers[s] == sample->series &&
+					  (!rows || rows[s] != STORE_ROW_NONE);
 
-			for (uint64_t slot = 0; numbers[s] == sample->series && slot < slot_count;
-			     slot++) {
+			for (uint64_t slot = 0; is_counted && slot < slot_count; slot++) {
 				uint64_t from_ns = range.from_ns + slot * slot_ns;
 				struct time_range part = { from_ns, from_ns + slot_ns };
 

@@ -81,8 +81,8 @@ static void expect_model_everywhere(struct model *model, struct store *store, ui
 
 			expect_model(model, store, *selector, range, what);
 			range.to_ns += 10 * NS_PER_SECOND;
-			expect_activity(model, store, *selector, range, TEST_SLOT_NS, i & 1, what);
-			expect_activity(model, store, *selector, range, 5 * NS_PER_SECOND, i & 1,
+			expect_activity(model, store, *selector, range, TEST_SLOT_NS, i % 3, what);
+			expect_activity(model, store, *selector, range, 5 * NS_PER_SECOND, i % 3,
 					what);
 		}
 	}
