@@ -124,7 +124,7 @@ static void choose_window(struct search *search)
 struct row_reader {
 	struct search *search;
 	const struct store_selection *selection;
-	const uint32_t *row_of_series; // UINT32_MAX: of none
+	const uint32_t *row_of_series; // STORE_ROW_NONE: of none
 	uint32_t row_count;
 	uint64_t slot_ns;
 	uint32_t slot_count;
@@ -136,12 +136,12 @@ static int read_some_rows(const struct row_reader *reader, uint32_t first, uint3
 			  uint32_t *rows, int64_t *values)
 {
 	struct search *search = reader->search;
-	size_t cells = (size_t)(count + 1) * reader->slot_count;
+	size_t cells = (size_t)count * reader->slot_count;
 
 	for (uint32_t i = 0; i < reader->selection->series_count; i++) {
 		uint32_t row = reader->row_of_series[i];
 
-		rows[i] = row >= first && row - first < count ? row - first : count;
+		rows[i] = row >= first && row - first < count ? row - first : STORE_ROW_NONE;
 	}
 	memset(values, 0, cells * sizeof(*values));
 	int rc = store_activity(search->query->store, reader->selection, search->window,
@@ -161,12 +161,13 @@ static int read_rows(const struct row_reader *reader)
 	uint64_t at_a_time = SPIKES_VALUES_BYTES_MAX / row_bytes;
 	int rc = 0;
 
-	at_a_time = at_a_time > 1 ? at_a_time - 1 : 1;
+	if (!at_a_time)
+		at_a_time = 1;
 	if (at_a_time > reader->row_count)
 		at_a_time = reader->row_count;
 	_cleanup_free_ uint32_t *rows =
 		calloc(reader->selection->series_count + 1ULL, sizeof(*rows));
-	_cleanup_free_ int64_t *values = malloc((at_a_time + 1) * row_bytes);
+	_cleanup_free_ int64_t *values = malloc(at_a_time * row_bytes);
 	if (!rows || !values)
 		return error_set(reader->search->err, -ENOMEM, "out of memory for %u series",
 				 reader->row_count);
@@ -211,7 +212,14 @@ static const char *label_of(const struct store_selection *selection, uint32_t se
 	return value ? value : "";
 }
 
-/** Find out when the services ran, by the time of type @type. */
+static bool is_present_always(const struct search *search, uint32_t service)
+{
+	const bool *present = search->present + (size_t)service * search->unit_count;
+
+	return !memchr(present, false, search->unit_count);
+}
+
+/** Find out when the services ran, by the time of type @type. What is known of a service before is not read. */
 static int read_presence(struct search *search, const char *type)
 {
 	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
@@ -228,7 +236,7 @@ static int read_presence(struct search *search, const char *type)
 		bool is_new =
 			*name && string_table_find(&search->services, name) == HASH_TABLE_NONE;
 
-		services[i] = UINT32_MAX;
+		services[i] = STORE_ROW_NONE;
 		if (is_new && search->services.count > SPIKES_SERVICES_MAX) {
 			search->spikes->left_out++;
 			continue;
@@ -236,6 +244,8 @@ static int read_presence(struct search *search, const char *type)
 		rc = string_table_add(&search->services, name, strlen(name), &services[i]);
 		if (rc)
 			return error_set(search->err, rc, "out of memory for the services");
+		if (is_present_always(search, services[i]))
+			services[i] = STORE_ROW_NONE;
 	}
 	const struct row_reader reader = {
 		.search = search,
@@ -385,7 +395,7 @@ static int judge_signal(struct search *search, void *context, uint32_t row, cons
 	return rc;
 }
 
-/** The row of a series' signal, added if new; UINT32_MAX: it is not judged. */
+/** The row of a series' signal, added if new; STORE_ROW_NONE: it is not judged. */
 static int find_row(struct search *search, struct signals *signals,
 		    const struct store_selection *selection, uint32_t series, uint32_t *ret_row)
 {
@@ -394,7 +404,7 @@ static int find_row(struct search *search, struct signals *signals,
 	uint32_t service =
 		string_table_find(&search->services, label_of(selection, series, LABEL_SERVICE));
 
-	*ret_row = UINT32_MAX;
+	*ret_row = STORE_ROW_NONE;
 	if (service == HASH_TABLE_NONE || spike_type_weight(signals->type, group) <= 0)
 		return 0;
 	for (uint32_t i = signals->count; i-- > 0;) {

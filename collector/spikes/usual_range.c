@@ -69,13 +69,6 @@ static void scaled_deinit(struct scaled *scaled)
 	free(scaled->judged);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /** Of sorted values, between neighbours. */
 static double quantile(const double *sorted, uint32_t count, double share)
 {
@@ -101,8 +94,23 @@ static bool is_judged(const struct usual_series *series, uint64_t from_ns, uint6
 	return true;
 }
 
+/** Sum the series by steps: of those of @finer (NULL: of the slots). */
+static void sum_steps(const struct usual_series *series, const struct scaled *finer,
+		      struct scaled *scaled)
+{
+	uint32_t parts = scaled->slots_per_step / (finer ? finer->slots_per_step : 1);
+
+	for (uint32_t step = 0; step < scaled->step_count; step++) {
+		double sum = 0;
+
+		for (uint32_t i = step * parts; i < (step + 1) * parts; i++)
+			sum += finer ? finer->steps[i] : (double)series->values[i];
+		scaled->steps[step] = sum;
+	}
+}
+
 static int scale_series(const struct usual_series *series, const struct scale *scale,
-			struct scaled *ret_scaled)
+			const struct scaled *finer, struct scaled *ret_scaled)
 {
 	_cleanup_(scaled_deinit) struct scaled scaled = { .scale = scale };
 	uint64_t block_ns = series->block_ns > scale->ns ? series->block_ns : scale->ns;
@@ -119,18 +127,16 @@ static int scale_series(const struct usual_series *series, const struct scale *s
 	if (!scaled.steps || !scaled.maxima || !scaled.means || !scaled.judged)
 		return -ENOMEM;
 
-	for (uint32_t step = 0; step < scaled.step_count; step++)
-		for (uint32_t i = 0; i < scaled.slots_per_step; i++)
-			scaled.steps[step] +=
-				(double)series->values[step * scaled.slots_per_step + i];
+	sum_steps(series, finer, &scaled);
 	for (uint32_t block = 0; block < scaled.block_count; block++) {
 		const double *steps = scaled.steps + (size_t)block * scaled.steps_per_block;
-		double sum = 0;
+		double sum = 0, maximum = steps[0];
 
 		for (uint32_t i = 0; i < scaled.steps_per_block; i++) {
 			sum += steps[i];
-			scaled.maxima[block] = i ? fmax(scaled.maxima[block], steps[i]) : steps[0];
+			maximum = steps[i] > maximum ? steps[i] : maximum;
 		}
+		scaled.maxima[block] = maximum;
 		scaled.means[block] = sum / scaled.steps_per_block;
 		scaled.judged[block] = is_judged(series, block * block_ns, (block + 1) * block_ns);
 	}
@@ -139,23 +145,26 @@ static int scale_series(const struct usual_series *series, const struct scale *s
 	return 0;
 }
 
-/** What the blocks before @block say. False: they are too few. */
-static bool read_usual(const struct usual_series *series, const struct scaled *scaled,
-		       uint32_t block, struct usual *ret_usual)
-{
-	double maxima[USUAL_BLOCKS], means[USUAL_BLOCKS];
-	uint32_t count = 0;
+/** The judged blocks before one. */
+struct history {
+	struct sorted_window maxima, means;
+	uint32_t next; // block: those before it are in
+};
 
-	for (uint32_t i = block; i-- > 0 && count < USUAL_BLOCKS;) {
-		if (!scaled->judged[i])
+/** What the blocks before @block say. False: they are too few. Asked in order of blocks. */
+static bool read_usual(const struct usual_series *series, const struct scaled *scaled,
+		       uint32_t block, struct history *history, struct usual *ret_usual)
+{
+	for (; history->next < block; history->next++) {
+		if (!scaled->judged[history->next])
 			continue;
-		maxima[count] = scaled->maxima[i];
-		means[count++] = scaled->means[i];
+		sorted_window_add(&history->maxima, scaled->maxima[history->next]);
+		sorted_window_add(&history->means, scaled->means[history->next]);
 	}
+	const double *maxima = history->maxima.sorted, *means = history->means.sorted;
+	uint32_t count = history->maxima.count;
 	if (count < USUAL_BLOCKS_MIN)
 		return false;
-	qsort(maxima, count, sizeof(maxima[0]), compare_doubles);
-	qsort(means, count, sizeof(means[0]), compare_doubles);
 	double lower = quantile(maxima, count, 0.25);
 	double upper = quantile(maxima, count, 0.75);
 	double spread = (upper - lower) / GUMBEL_QUARTILES;
@@ -271,39 +280,36 @@ static void judge_interval(const struct usual_series *series, const struct scale
 	keep_excursion(excursions, &excursion);
 }
 
-static int judge_scale(const struct usual_series *series, const struct scale *scale,
-		       double extra_min, struct excursions *excursions)
+static void judge_scale(const struct usual_series *series, const struct scaled *scaled,
+			double extra_min, struct excursions *excursions)
 {
-	_cleanup_(scaled_deinit) struct scaled scaled = { 0 };
+	struct history history = { 0 };
 	struct usual usual;
 
-	int rc = scale_series(series, scale, &scaled);
-	if (rc)
-		return rc;
 	// A spike that began before what is judged is found from its begin.
-	for (uint32_t block = 0; block < scaled.block_count; block++) {
-		uint32_t end = (block + 1) * scaled.steps_per_block;
+	for (uint32_t block = 0; block < scaled->block_count; block++) {
+		uint32_t end = (block + 1) * scaled->steps_per_block;
 
-		if (!scaled.judged[block] || !read_usual(series, &scaled, block, &usual))
+		if (!scaled->judged[block] ||
+		    !read_usual(series, scaled, block, &history, &usual) ||
+		    scaled->maxima[block] <= usual.high)
 			continue;
-		for (uint32_t at = block * scaled.steps_per_block; at < end; at++) {
+		for (uint32_t at = block * scaled->steps_per_block; at < end; at++) {
 			uint32_t first;
 
-			if (scaled.steps[at] <= usual.high)
+			if (scaled->steps[at] <= usual.high)
 				continue;
-			uint32_t after = hold_interval(&scaled, at, &usual, &first);
+			uint32_t after = hold_interval(scaled, at, &usual, &first);
 
-			judge_interval(series, &scaled, &usual, first, after, extra_min,
-				       excursions);
+			judge_interval(series, scaled, &usual, first, after, extra_min, excursions);
 			at = after - 1;
 			if (after > end) // it has used up the next blocks, or a part of them
-				block = (after - 1) / scaled.steps_per_block;
-			end = (block + 1) * scaled.steps_per_block;
-			if (end > scaled.step_count)
-				end = scaled.step_count;
+				block = (after - 1) / scaled->steps_per_block;
+			end = (block + 1) * scaled->steps_per_block;
+			if (end > scaled->step_count)
+				end = scaled->step_count;
 		}
 	}
-	return 0;
 }
 
 // ---- scales, joined -------------------------------------------------------------------------
@@ -396,16 +402,22 @@ static void tighten(const struct usual_series *series, struct excursion *excursi
 int usual_range_judge(const struct usual_series *series, double extra_min,
 		      struct excursions *ret_excursions)
 {
+	_cleanup_(scaled_deinit) struct scaled finer = { 0 };
 	struct excursions found = { 0 };
-	int rc = 0;
 
 	*ret_excursions = (struct excursions){ 0 };
-	for (size_t i = 0; i < ARRAY_SIZE(scales) && !rc; i++) {
-		if (scales[i].ns % series->slot_ns == 0 && scales[i].ns >= series->scale_min_ns)
-			rc = judge_scale(series, &scales[i], extra_min, &found);
+	for (size_t i = 0; i < ARRAY_SIZE(scales); i++) {
+		struct scaled scaled;
+
+		if (scales[i].ns % series->slot_ns || scales[i].ns < series->scale_min_ns)
+			continue;
+		int rc = scale_series(series, &scales[i], finer.scale ? &finer : NULL, &scaled);
+		if (rc)
+			return rc;
+		judge_scale(series, &scaled, extra_min, &found);
+		scaled_deinit(&finer);
+		finer = scaled; // each scale is a multiple of those before
 	}
-	if (rc)
-		return rc;
 	join_scales(&found, ret_excursions);
 	for (uint32_t i = 0; i < ret_excursions->count; i++)
 		tighten(series, &ret_excursions->items[i]);

@@ -10,12 +10,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "collector/spikes/sorted_window.h"
+
 enum {
-	USUAL_BLOCKS = 60,      // that a block is compared with, those before it
-	USUAL_BLOCKS_MIN = 6,   // with fewer it is not judged
-	USUAL_BLOCK_S_MIN = 10, // of a block
-	USUAL_BLOCK_S_MAX = 60, //
-	USUAL_START_S = 30,     // after the start of a service, not judged: starting is not usual
+	USUAL_BLOCKS = SORTED_WINDOW_MAX, // that a block is compared with, those before it
+	USUAL_BLOCKS_MIN = 6,             // with fewer it is not judged
+	USUAL_BLOCK_S_MIN = 10,           // of a block
+	USUAL_BLOCK_S_MAX = 60,           //
+	USUAL_START_S = 30, // after the start of a service, not judged: starting is not usual
 	USUAL_EXCURSIONS_MAX = 256, // of a series; the largest stay
 };
 
