@@ -164,7 +164,7 @@ static __always_inline void store_sleeper(struct task_struct *task, struct threa
 		wait_flush(site);
 		stack_cache_clear(&site->cache);
 		site->cache.is_truncated = !is_whole;
-		site->call = thread->wait.call;
+		wait_note_site(&thread->wait, thread->wait.call);
 		site->key.user = key->user;
 		site->key.user_leaf = key->user_leaf;
 		count(is_whole ? COUNTER_SLEEPERS_UNWOUND : COUNTER_SLEEPERS_TRUNCATED);

@@ -459,7 +459,7 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 	site->is_preempted = !wait->group;
 	if (!unwind_wait(cpu, stack, site, now) && found >= 0)
 		count(COUNTER_STACK_CACHE_WRONG);
-	site->call = wait->call;
+	wait_note_site(wait, wait->call);
 	words = stack_cache_words(&site->cache);
 	if (wait->words < words)
 		wait->words = words;
@@ -818,8 +818,8 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	}
 	site->key = stack->key;
 	site->is_preempted = false;
-	site->call = 0;
 	wait->site = WAIT_SITE_OTHER;
+	wait_note_site(wait, 0);
 	count(COUNTER_OFF_CPU_SWEPT);
 	// The thread may have switched meanwhile, without the lock.
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns) {

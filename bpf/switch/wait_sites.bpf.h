@@ -28,9 +28,20 @@ struct wait_site {
 	__u64 until_ns;       // end of the span; 0: nothing is pending
 	__u64 last_ns;        // end of its last interval
 	struct count pending[WAIT_PENDING];
-	__u32 is_preempted; // the thread did not block: it was runnable
-	__u32 call; // call_of_wait() that the thread blocks in here; 0: none, or no user stack
+	__u64 is_preempted; // the thread did not block: it was runnable
 	struct stack_cache cache;
+};
+
+/*
+ * What tells most off-CPU intervals from those of a site. The sites of a thread are some twenty cache lines, which other
+ * threads have evicted by the next switch; these are two for all of them. wait_note_site() renews it after each capture.
+ */
+struct wait_site_head {
+	__u64 sp;          // of the cache
+	__u64 cached_call; // of the cache; 0: it is empty
+	__u64 room_from_ns; // from then on it may be replaced: it has expired. Truncated stacks: never
+	__u32 call; // call_of_wait() that the thread blocks in here; 0: none, or no user stack
+	__u32 pad;
 };
 
 /* A thread in a loop blocks at a few sites in turn. A power of two. */
@@ -71,7 +82,8 @@ struct thread_wait {
 	__u32 is_by_call; // the present one was sampled out: its site is the last one of its call
 	__u64 sp;         // the user's, in the present one
 	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
-	__u32 mean_ns[WAIT_GROUPS];      // moving average of each group's length, capped
+	struct wait_site_head heads[WAIT_SITES];
+	__u32 mean_ns[WAIT_GROUPS]; // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
 };
 
@@ -125,23 +137,60 @@ static __always_inline __u64 slot_at(__u64 monotonic_ns)
 	return (monotonic_ns + shared.realtime_offset_ns) / slot_ns;
 }
 
+/* After each change of the cache of wait->site. */
+__attribute__((noinline)) int wait_note_site(struct thread_wait *wait, __u32 call)
+{
+	const struct stack_cache *cache;
+	struct wait_site_head *head;
+	__u32 at;
+
+	if (!wait)
+		return 0;
+	at = *(volatile __u32 *)&wait->site & (WAIT_SITES - 1);
+	cache = &wait->sites[at].cache;
+	head = &wait->heads[at];
+	head->sp = cache->sp;
+	head->cached_call = cache->until_ns ? cache->call : 0;
+	// It is cached for too short a time.
+	head->room_from_ns = cache->is_truncated ? ~0ULL : cache->until_ns;
+	head->call = call;
+	return 0;
+}
+
+/* May the site's cache match? */
+static __always_inline bool wait_head_matches(const struct wait_site_head *head,
+					      const struct switch_context *context)
+{
+	return head->sp == context->sp && head->cached_call == context->call;
+}
+
 /* The site whose cache matches the current thread, or -1: then wait->near may. */
 __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 					     struct switch_context *context, __u64 now,
 					     __u32 exec_id)
 {
+	bool may_match = false;
+
 	if (!wait || !context)
 		return -1;
 	wait->near = 0;
-	if (!read_stack_words(context, wait->words))
-		return -1;
 	wait->has_room = 0;
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_SITE_OTHER; i++) {
-		// A truncated stack is cached for too short a time.
-		if (wait->sites[i].cache.until_ns <= now && !wait->sites[i].cache.is_truncated)
+		if (wait->heads[i].room_from_ns <= now)
 			wait->has_room = 1;
-		if (!stack_cache_matches(&wait->sites[i].cache, context, exec_id))
+		may_match |= wait_head_matches(&wait->heads[i], context);
+	}
+	if (!may_match)
+		return -1;
+	if (!read_stack_words(context, wait->words)) {
+		wait->has_room = 0;
+		return -1;
+	}
+#pragma unroll
+	for (__u32 i = 0; i < WAIT_SITE_OTHER; i++) {
+		if (!wait_head_matches(&wait->heads[i], context) ||
+		    !stack_cache_matches(&wait->sites[i].cache, context, exec_id))
 			continue;
 		if (wait->sites[i].cache.until_ns > now &&
 		    kernel_returns_match(&wait->sites[i].cache, context)) {
@@ -168,9 +217,9 @@ __attribute__((noinline)) int wait_site_of_call(const struct thread_wait *wait, 
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_SITES; i++) {
 		const struct wait_site *site = &wait->sites[i];
-		bool is_as_deep = site->cache.sp == wait->sp;
+		bool is_as_deep = wait->heads[i].sp == wait->sp;
 
-		if (site->call != wait->call || site->key.process.exec_id != exec_id ||
+		if (wait->heads[i].call != wait->call || site->key.process.exec_id != exec_id ||
 		    is_as_deep < found_as_deep ||
 		    (is_as_deep == found_as_deep && site->last_ns < last_ns))
 			continue;
