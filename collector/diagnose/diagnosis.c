@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/contract/thread_states.h"
 #include "collector/diagnose/gpu_frame.h"
+#include "collector/diagnose/parked_waits.h"
 #include "base/contract/label_names.h"
 
 void diagnosis_deinit(struct diagnosis *diagnosis)
@@ -142,31 +143,12 @@ static void add_spin(struct verdict_figures *figures, const char *node, int64_t 
 	figures->wait_ns[WAIT_CLASS_GPU] += sum;
 }
 
-// The query's selector with one more matcher (@value NULL: none). A shallow copy: do not deinit it.
-static struct selector with_label(const struct selector *selector, const char *name,
-				  const char *value,
-				  struct matcher matchers[SELECTOR_MATCHERS_MAX + 1])
-{
-	struct selector narrowed = *selector;
-
-	narrowed.matchers = matchers;
-	if (selector->count)
-		memcpy(matchers, selector->matchers, selector->count * sizeof(matchers[0]));
-	if (value)
-		matchers[narrowed.count++] = (struct matcher){
-			.name = (char *)name,
-			.op = MATCH_EQUAL,
-			.value = (char *)value,
-		};
-	return narrowed;
-}
-
 /* Read the time of threads in one state, by node. */
 static int read_state(const struct query *query, const char *state, struct flame_tree *ret_tree,
 		      struct error *err)
 {
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
-	struct selector selector = with_label(query->selector, LABEL_STATE, state, matchers);
+	struct selector selector = selector_with(query->selector, LABEL_STATE, state, matchers);
 	struct query by_node = *query;
 
 	by_node.type = PROFILE_TYPE_WALL;
@@ -262,6 +244,68 @@ static int read_figures(const struct query *query, struct verdict_figures *figur
 	if (!rc)
 		rc = read_throttled(query, figures, err);
 	return rc ? rc : read_cpu(query, figures, err);
+}
+
+// ---- threads that wait all the time -----------------------------------------------------------
+
+/* Waits for others' data: where a thread may wait all its life. A lock that is never released is a fault. */
+static const enum wait_class parkable[] = { WAIT_CLASS_PIPE, WAIT_CLASS_NETWORK };
+
+/* By class of parkable[]. */
+struct parked {
+	struct flame_tree trees[ARRAY_SIZE(parkable)];
+};
+
+static void parked_deinit(struct parked *parked)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(parkable); i++)
+		flame_tree_deinit(&parked->trees[i]);
+}
+
+static void move_to_idle(struct verdict_figures *figures, enum wait_class wait,
+			 const struct flame_tree *parked)
+{
+	int64_t *wait_ns = &figures->wait_ns[wait], sum = 0;
+
+	for (uint32_t i = 1; i < parked->node_count; i++)
+		sum += parked->nodes[i].self;
+	sum = sum < *wait_ns ? sum : *wait_ns;
+	*wait_ns -= sum;
+	figures->wait_ns[WAIT_CLASS_IDLE] += sum;
+}
+
+/* Parked threads count as idle, unless nobody else does anything: then the service may hang. */
+static int leave_out_parked(const struct query *query, struct verdict_figures *figures,
+			    struct parked *parked, struct error *err)
+{
+	struct verdict_figures without = *figures;
+	int rc = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(parkable) && !rc; i++) {
+		// Less than one thread's.
+		if ((uint64_t)figures->wait_ns[parkable[i]] < figures->range_ns / 100 * 99)
+			continue;
+		rc = parked_waits_read(query, parkable[i], &parked->trees[i], err);
+		if (!rc)
+			move_to_idle(&without, parkable[i], &parked->trees[i]);
+	}
+	if (rc)
+		return rc;
+	if (verdict_of(&without).class == VERDICT_NO_DEMAND)
+		parked_deinit(parked);
+	else
+		*figures = without;
+	return 0;
+}
+
+static int subtract_parked(struct flame_tree *tree, const char *wait, const struct parked *parked)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(parkable) && wait && !rc; i++)
+		if (strcmp(wait, wait_class_name(parkable[i])) == 0)
+			rc = flame_tree_subtract(tree, &parked->trees[i]);
+	return rc;
 }
 
 // ---- stacks ---------------------------------------------------------------------------------
@@ -528,13 +572,13 @@ static int read_growth(const struct query *query, struct flame_tree *tree, struc
 }
 
 static int read_stacks(const struct query *query, const struct gpu_evidence *evidence,
-		       struct diagnosis *diagnosis, struct error *err)
+		       const struct parked *parked, struct diagnosis *diagnosis, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
 	struct diagnosis_evidence *added = &diagnosis->evidence[diagnosis->evidence_count];
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
 	struct selector selector =
-		with_label(query->selector, LABEL_WAIT, evidence->wait, matchers);
+		selector_with(query->selector, LABEL_WAIT, evidence->wait, matchers);
 	_cleanup_free_ bool *shown = NULL;
 	struct hot_spots spots = { 0 };
 	struct query stacks = *query;
@@ -553,6 +597,8 @@ static int read_stacks(const struct query *query, const struct gpu_evidence *evi
 					      .wait = evidence->wait };
 	if (diagnosis->is_of_gpu)
 		rc = find_shown(&tree, &diagnosis->gpu.threads, evidence, &shown);
+	else
+		rc = subtract_parked(&tree, evidence->wait, parked);
 	if (!rc)
 		rc = hot_spots_find(&tree, shown, &spots);
 	for (uint32_t i = 0; !rc && i < spots.count; i++)
@@ -713,10 +759,13 @@ static uint32_t find_evidence(const struct diagnosis *diagnosis,
 
 static int judge(const struct query *query, struct diagnosis *diagnosis, struct error *err)
 {
+	_cleanup_(parked_deinit) struct parked parked = { 0 };
 	struct gpu_evidence evidence[GPU_EVIDENCE_MAX];
 	int64_t blocked_ns;
 	int rc = read_figures(query, &diagnosis->figures, err);
 
+	if (!rc)
+		rc = leave_out_parked(query, &diagnosis->figures, &parked, err);
 	if (rc)
 		return rc;
 	diagnosis->verdict = verdict_of(&diagnosis->figures);
@@ -728,7 +777,7 @@ static int judge(const struct query *query, struct diagnosis *diagnosis, struct 
 
 	uint32_t count = find_evidence(diagnosis, evidence);
 	for (uint32_t i = 0; i < count && !rc; i++)
-		rc = read_stacks(query, &evidence[i], diagnosis, err);
+		rc = read_stacks(query, &evidence[i], &parked, diagnosis, err);
 	if (!rc && !diagnosis->is_of_gpu && diagnosis->verdict.class == VERDICT_RUN_QUEUE)
 		rc = read_services(query, diagnosis, err);
 	return rc;

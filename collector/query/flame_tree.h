@@ -38,6 +38,12 @@ void flame_tree_deinit(struct flame_tree *tree);
 int flame_tree_truncate(struct flame_tree *tree, uint32_t nodes_max, int64_t *ret_cut);
 
 /**
+ * The self values that the stacks of @tree have in @other, by node of @tree: node_count values for the caller to free. NULL:
+ * out of memory.
+ */
+int64_t *flame_tree_self_in(const struct flame_tree *tree, const struct flame_tree *other);
+
+/**
  * Subtract from each self value of @tree that of the same stack in @before; a stack that shrank has 0.
  * Totals do not change. Returns 0 or -ENOMEM.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subtracts an earlier tree from a tree, stack by stack.
+// Compares two trees stack by stack: subtracts an earlier one.
 #include "collector/query/flame_tree.h"
 
 #include <errno.h>
@@ -39,24 +39,36 @@ static struct path *paths_of(const struct flame_tree *tree)
 	return paths;
 }
 
+int64_t *flame_tree_self_in(const struct flame_tree *tree, const struct flame_tree *other)
+{
+	_cleanup_free_ struct path *wanted = paths_of(tree), *known = paths_of(other);
+	int64_t *self = calloc((size_t)tree->node_count + 1, sizeof(*self));
+
+	if (!wanted || !known || !self) {
+		free(self);
+		return NULL;
+	}
+	if (other->node_count)
+		qsort(known + 1, other->node_count - 1, sizeof(*known), compare_paths);
+	for (uint32_t i = 1; i < tree->node_count && other->node_count; i++) {
+		const struct path *found = bsearch(&wanted[i], known + 1, other->node_count - 1,
+						   sizeof(*known), compare_paths);
+
+		self[i] = found ? found->self : 0;
+	}
+	return self;
+}
+
 int flame_tree_subtract(struct flame_tree *tree, const struct flame_tree *before)
 {
-	_cleanup_free_ struct path *now = paths_of(tree), *then = paths_of(before);
+	_cleanup_free_ int64_t *old = flame_tree_self_in(tree, before);
 
-	if (!now || !then)
+	if (!old)
 		return -ENOMEM;
-	if (before->node_count)
-		qsort(then + 1, before->node_count - 1, sizeof(*then), compare_paths);
 	for (uint32_t i = 1; i < tree->node_count; i++) {
 		struct flame_node *node = &tree->nodes[i];
-		const struct path *old =
-			before->node_count ? bsearch(&now[i], then + 1, before->node_count - 1,
-						     sizeof(*then), compare_paths)
-					   : NULL;
 
-		node->self -= old ? old->self : 0;
-		if (node->self < 0)
-			node->self = 0;
+		node->self = node->self > old[i] ? node->self - old[i] : 0;
 	}
 	return 0;
 }

@@ -407,6 +407,23 @@ void selector_deinit(struct selector *selector)
 	*selector = (struct selector){ 0 };
 }
 
+struct selector selector_with(const struct selector *selector, const char *name, const char *value,
+			      struct matcher matchers[SELECTOR_MATCHERS_MAX + 1])
+{
+	struct selector narrowed = *selector;
+
+	narrowed.matchers = matchers;
+	if (selector->count)
+		memcpy(matchers, selector->matchers, selector->count * sizeof(matchers[0]));
+	if (value)
+		matchers[narrowed.count++] = (struct matcher){
+			.name = (char *)name,
+			.op = MATCH_EQUAL,
+			.value = (char *)value,
+		};
+	return narrowed;
+}
+
 void selector_set_deadline(struct selector *selector, struct deadline *deadline)
 {
 	selector->deadline = deadline;

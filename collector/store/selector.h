@@ -50,6 +50,13 @@ const char *selector_tenant(const struct selector *selector);
 int selector_check_tenant(const struct selector *selector, struct error *err);
 void selector_deinit(struct selector *selector);
 
+/**
+ * @selector with one more matcher, in @matchers; @value NULL: none. A shallow copy, valid as long as all of these: not to be
+ * deinitialized.
+ */
+struct selector selector_with(const struct selector *selector, const char *name, const char *value,
+			      struct matcher matchers[SELECTOR_MATCHERS_MAX + 1]);
+
 /** End matching, and all that reads a selection, at @deadline, which must outlive the selector. */
 void selector_set_deadline(struct selector *selector, struct deadline *deadline);
 

@@ -107,6 +107,67 @@ TEST(judges_the_most_throttled_node)
 	tear_down(&fixture);
 }
 
+/* A thread that waits on a pipe all the time, beside @workers that do so in turns. */
+static void add_parked(struct fixture *fixture, const char *service, double workers_first,
+		       double workers_later)
+{
+	char wall[64], pipe[64];
+
+	snprintf(wall, sizeof(wall), "service=%s,node=n1,state=blocked", service);
+	snprintf(pipe, sizeof(pipe), "service=%s,node=n1,wait=pipe", service);
+	for (unsigned int second = 0; second < 60; second += 5) {
+		double workers = second < 30 ? workers_first : workers_later;
+
+		add(fixture, second, wall, PROFILE_TYPE_WALL, "", 10 + workers);
+		add(fixture, second, pipe, PROFILE_TYPE_OFF_CPU, "main;read_input;read", 10);
+		if (workers > 0)
+			add(fixture, second, pipe, PROFILE_TYPE_OFF_CPU, "worker;ask;read",
+			    workers);
+	}
+}
+
+TEST(parked_threads_are_idle)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_parked(&fixture, "served", 0, 0);
+	add(&fixture, 5, "service=served,node=n1,wait=lock", PROFILE_TYPE_OFF_CPU, "main;get;lock",
+	    20);
+	add(&fixture, 5, "service=served,node=n1,state=running", PROFILE_TYPE_WALL, "", 10);
+	struct diagnosis diagnosis = diagnose(&fixture, "served", 0, 60);
+	EXPECT_STR("lock", verdict_class_name(diagnosis.verdict.class),
+		   "of those that do something");
+	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_CLASS_PIPE], "two threads are parked");
+	EXPECT_EQ(120, diagnosis.figures.wait_ns[WAIT_CLASS_IDLE] / 1000000000, "idle");
+	diagnosis_deinit(&diagnosis);
+
+	add_parked(&fixture, "asking", 5.5, 4);
+	add(&fixture, 5, "service=asking,node=n1,state=running", PROFILE_TYPE_WALL, "", 10);
+	diagnosis = diagnose(&fixture, "asking", 0, 60);
+	EXPECT_STR("other_process", verdict_class_name(diagnosis.verdict.class), "workers wait");
+	EXPECT_EQ(57, diagnosis.figures.wait_ns[WAIT_CLASS_PIPE] / 1000000000, "of workers only");
+	EXPECT_STR("ask", frame(&diagnosis, 0, 1), "no stack of a parked thread");
+	EXPECT_EQ(1, diagnosis.evidence[0].stack_count, "stacks");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(a_service_that_hangs_is_not_idle)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_parked(&fixture, "hangs", 0, 0);
+	struct diagnosis diagnosis = diagnose(&fixture, "hangs", 0, 60);
+	EXPECT_STR("other_process", verdict_class_name(diagnosis.verdict.class), "class");
+	EXPECT_EQ(120, diagnosis.figures.wait_ns[WAIT_CLASS_PIPE] / 1000000000,
+		  "all that there is");
+	EXPECT_STR("read_input", frame(&diagnosis, 0, 1), "where");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
 static uint32_t location_of_kind(struct profile *profile, enum frame_kind kind, const char *name)
 {
 	struct location location = { .kind = kind };
@@ -375,7 +436,9 @@ TEST(shows_the_largest_share_without_a_bottleneck)
 	tear_down(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(shows_the_stacks_of_the_verdict),
+RUN_TESTS(cmocka_unit_test(parked_threads_are_idle),
+	  cmocka_unit_test(a_service_that_hangs_is_not_idle),
+	  cmocka_unit_test(shows_the_stacks_of_the_verdict),
 	  cmocka_unit_test(another_range_has_another_verdict),
 	  cmocka_unit_test(falls_back_to_cpu_samples),
 	  cmocka_unit_test(judges_the_most_throttled_node),

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/diagnose/parked_waits.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/contract/label_names.h"
+#include "base/contract/profile_types.h"
+
+enum { PARTS = 4 };
+#define TOLERANCE 0.005 // of a part: a wait is known to the slot, and accounted for by sweeps
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* By node of the first part's tree: the least and the most that its stack has in a part. */
+struct bounds {
+	int64_t least, most;
+};
+
+/* Takes the stacks' values in one more part into account. */
+static int add_part(const struct flame_tree *tree, const struct flame_tree *part,
+		    struct bounds *bounds)
+{
+	_cleanup_free_ int64_t *values = flame_tree_self_in(tree, part);
+
+	for (uint32_t i = 0; values && i < tree->node_count; i++) {
+		bounds[i].least = smaller(bounds[i].least, values[i]);
+		bounds[i].most = larger(bounds[i].most, values[i]);
+	}
+	return values ? 0 : -ENOMEM;
+}
+
+/* The threads that were there all the time; 0 if it cannot be told. */
+static int64_t parked_threads(const struct bounds *bounds, int64_t part_ns)
+{
+	double least = (double)bounds->least / (double)part_ns;
+	double most = (double)bounds->most / (double)part_ns;
+	int64_t threads = (int64_t)(least + 0.5);
+	bool is_whole = threads && least > (double)threads * (1 - TOLERANCE) &&
+			most < (double)threads * (1 + TOLERANCE);
+
+	return is_whole ? threads : 0;
+}
+
+static int read_parts(const struct query *query, struct flame_tree *tree,
+		      struct bounds **ret_bounds, struct error *err)
+{
+	uint64_t part_ns = (query->range.to_ns - query->range.from_ns) / PARTS;
+	_cleanup_free_ struct bounds *bounds = NULL;
+	int rc = 0;
+
+	for (uint32_t part = 0; part < PARTS && !rc; part++) {
+		_cleanup_(flame_tree_deinit) struct flame_tree later = { 0 };
+		struct query of_part = *query;
+
+		of_part.range.from_ns += part * part_ns;
+		of_part.range.to_ns = of_part.range.from_ns + part_ns;
+		rc = query_flame_tree(&of_part, part ? &later : tree, err);
+		if (!rc && !part) {
+			bounds = calloc((size_t)tree->node_count + 1, sizeof(*bounds));
+			for (uint32_t i = 0; bounds && i < tree->node_count; i++)
+				bounds[i] =
+					(struct bounds){ tree->nodes[i].self, tree->nodes[i].self };
+			if (!bounds)
+				rc = error_set(err, -ENOMEM, "out of memory for parked threads");
+		} else if (!rc && add_part(tree, &later, bounds)) {
+			rc = error_set(err, -ENOMEM, "out of memory for parked threads");
+		}
+	}
+	*ret_bounds = take(bounds);
+	return rc;
+}
+
+int parked_waits_read(const struct query *query, enum wait_class wait, struct flame_tree *ret_tree,
+		      struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	int64_t range_ns = (int64_t)(query->range.to_ns - query->range.from_ns);
+	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
+	struct selector selector =
+		selector_with(query->selector, LABEL_WAIT, wait_class_name(wait), matchers);
+	_cleanup_free_ struct bounds *bounds = NULL;
+	struct query waits = *query;
+
+	waits.type = PROFILE_TYPE_OFF_CPU;
+	waits.selector = &selector;
+	waits.group_by = NULL;
+	int rc = read_parts(&waits, &tree, &bounds, err);
+
+	for (uint32_t i = 0; i < tree.node_count && !rc; i++)
+		tree.nodes[i].self = parked_threads(&bounds[i], range_ns / PARTS) * range_ns;
+	if (!rc) {
+		*ret_tree = tree;
+		tree = (struct flame_tree){ 0 };
+	}
+	return rc;
+}
