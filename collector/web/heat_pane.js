@@ -32,6 +32,10 @@ export class HeatPane {
 		this.map.addEventListener("select", (event) => this.#onSelect(event.detail));
 		this.map.addEventListener("clear", () => this.clear());
 		this.map.addEventListener("cell", (event) => (byId("heat-cell").textContent = event.detail));
+		this.scroller = byId("heat-scroller");
+		this.scroller.addEventListener("scroll", () => this.#showMore());
+		new ResizeObserver(() => this.#showMore()).observe(this.scroller);
+		byId("heat-more-button").addEventListener("click", () => this.scroller.scrollBy({ top: this.scroller.clientHeight }));
 		byId("selection-clear").addEventListener("click", () => this.clear());
 		byId("selection-compare").addEventListener("click", () => this.#compare());
 		byId("selection-timeline").addEventListener("click", () => this.#openTimeline());
@@ -76,11 +80,22 @@ export class HeatPane {
 		this.panel.setMessage(message);
 	}
 
+	/** Name the lanes below the visible ones. Their row stays as long as there is something to scroll. */
+	#showMore() {
+		const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+		const below = this.map.lanes.filter(({ top, height }) => top + height / 2 > scrollTop + clientHeight);
+		const names = below.map(({ title }) => title.replace(/^.*: /, "")).join(", ");
+
+		byId("heat-more").hidden = scrollHeight <= clientHeight + 1;
+		byId("heat-more-button").textContent = below.length ? `${formatCount(below.length)} more below: ${names}` : "";
+	}
+
 	/** Show the regions of @view, in all lanes and in words. */
 	showSelection(view) {
 		const regions = regionsOf(view);
 
 		this.map.setSelection(keyOfLane(view), regions);
+		this.#showMore();
 		byId("selection").hidden = regions.length === 0;
 		// The compare page has one time on each side.
 		byId("selection-compare").hidden = regions.length !== 1;

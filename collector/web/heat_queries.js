@@ -13,8 +13,11 @@ import { SLOT_MS } from "./regions.js";
 // In this order. Off-CPU time has a lane per wait class.
 const LANE_TYPES = [TYPE.CPU, TYPE.SCHED_DELAY, TYPE.OFF_CPU, TYPE.PAGE_FAULT, TYPE.GPU_SPIN, TYPE.GPU_WAIT, TYPE.GPU_LAUNCH,
 		    TYPE.GPU_COPY, TYPE.GPU_IDLE, TYPE.NCCL_SKEW];
-const CLASSES_MAX = 5; // lanes of off-CPU time
-const CLASS_SHARE_MIN = 0.01; // of it without idle time
+const CLASSES_MAX = 10; // lanes of off-CPU time
+// What makes a lane of a wait class: its share of the time without idle time, or threads in its largest step. A stall of a
+// second is little of an hour of sleep.
+const CLASS_SHARE_MIN = 0.01;
+const CLASS_PEAK_MIN = 0.05;
 
 /**
  * The lanes of @view in @range on @grid (gridOf()), [{ key, type, wait, title, answer }]. A lane is a profile type with data, or a
@@ -38,11 +41,18 @@ function laneOf(type, wait) {
 
 /** The wait classes with most time, the largest first. */
 async function fetchClasses(view, chosen, between, signal) {
-	const { series } = await request("series", { ...between, type: TYPE.OFF_CPU, query: selectorOf(chosen), group_by: "wait" }, signal);
-	const classes = series.filter(({ group }) => group !== "" && (group !== "idle" || view.idle === "in"));
+	const { series, step_ns } = await request("series", { ...between, type: TYPE.OFF_CPU, query: selectorOf(chosen), group_by: "wait" }, signal);
+	return classesOf(series, step_ns, view.idle === "in");
+}
+
+/** The wait classes of @series that have lanes. */
+export function classesOf(series, step_ns, withIdle) {
+	const classes = series.filter(({ group }) => group !== "" && (group !== "idle" || withIdle));
 	const whole = classes.reduce((sum, { group, total }) => sum + (group === "idle" ? 0 : total), 0);
 
-	return classes.filter(({ group, total }) => group === "idle" || total >= CLASS_SHARE_MIN * whole).slice(0, CLASSES_MAX).map(({ group }) => group);
+	const isLarge = ({ group, total, values }) => group === "idle" || total >= CLASS_SHARE_MIN * whole || Math.max(...values) >= CLASS_PEAK_MIN * step_ns;
+
+	return classes.filter(isLarge).slice(0, CLASSES_MAX).map(({ group }) => group);
 }
 
 function fetchMap(chosen, { type, wait }, grid, signal) {

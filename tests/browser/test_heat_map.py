@@ -124,6 +124,20 @@ def test_a_lane_shows_its_own_flame_graph(fake, open_page):
     assert len(asked(fake, "heatmap", last=False)) == maps
 
 
+def test_names_the_lanes_below(fake, open_page):
+    page = open_map(open_page, fake, height=800)
+    titles = [lane["title"] for lane in plot(page)["lanes"]]
+    assert page.text("#heat-more").endswith(f"more below: {', '.join(title.split(': ')[-1] for title in titles[4:])}")
+    box = page.rect("#heat-scroller")
+    for _ in titles:
+        page.click("#heat-more-button") if page.text("#heat-more") else None
+    assert page.text("#heat-more") == "" and page.rect("#heat-scroller") == box, "nothing moves"
+    last = plot(page)["lanes"][-1]
+    assert box["y"] <= last["y"] < box["y"] + box["height"]
+    page.resize(1440, 2400)
+    page.wait("document.querySelector('#heat-more').hidden", "all lanes fit")
+
+
 def test_keyboard_selects_and_reads_cells(fake, open_page):
     page = open_map(open_page, fake, dark=True)
     page.evaluate("document.querySelector('#heat').focus()")

@@ -50,6 +50,14 @@ def test_parses_times(call, text, ms):
     assert call("time_range", "resolveTime", text, NOW_MS) == ms
 
 
+@pytest.mark.parametrize("name, total, values, has_lane", [
+    ("disk", 50, [50, 0, 0], True), ("disk", 50, [25, 25, 0], False), ("lock", 200, [20] * 10, True), ("idle", 9999, [9999], False),
+])
+def test_a_short_wait_has_a_lane(call, name, total, values, has_lane):
+    series = [{"group": "sleep", "total": 10_000, "values": [1000] * 10}, {"group": name, "total": total, "values": values}]
+    assert call("heat_queries", "classesOf", series, 1000, False) == ["sleep"] + [name] * has_lane
+
+
 @pytest.mark.parametrize("text, matchers", [
     ("", []), ("{}", []), ("llm", [["service", "=", "llm"]]), ('{service="a", node=~"x.*"}', [["service", "=", "a"], ["node", "=~", "x.*"]]),
     (r'{a="q\"\\n"}', [["a", "=", 'q"\\n']]), ('{a!="b",c!~"d"}', [["a", "!=", "b"], ["c", "!~", "d"]]),
