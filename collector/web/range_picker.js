@@ -4,7 +4,7 @@
 import { byId, element, setOptionalText } from "./element.js";
 import { formatDuration, formatRange, formatTime } from "./format.js";
 import { Popover } from "./popover.js";
-import { isRelative, PRESETS, resolveRange } from "./time_range.js";
+import { isRelative, PRESETS, resolveRange, zoneText } from "./time_range.js";
 
 export class RangePicker extends EventTarget {
 	#view = { from: "", to: "" };
@@ -62,6 +62,7 @@ export class RangePicker extends EventTarget {
 
 		this.from.value = shown(this.#view.from, this.#range?.from_ms);
 		this.to.value = shown(this.#view.to, this.#range?.to_ms);
+		byId("range-zone").textContent = `local, ${zoneText(this.#range?.from_ms ?? this.#now_ms())}`;
 		setOptionalText(this.error, "");
 	}
 

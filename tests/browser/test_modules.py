@@ -44,10 +44,20 @@ def test_formats_durations(call, ns, text):
     ("1893495600000", NOW_MS), ("1893495600000000", NOW_MS), ("1893495600000000000", NOW_MS),
     ("2030-01-01T11:00:00Z", NOW_MS), ("2030-01-01T12:00:00.5+01:00", NOW_MS + 500), ("2030-01-01 11:00:00", NOW_MS),
     ("2030-01-01 11:00", NOW_MS), ("", None), ("now-5", None), ("now+5m", None), ("2030-02-31 10:00:00", None), ("5m", None),
-    ("2030-01-01T99:00:00Z", None), ("now-99999999999999m", None), ("NaN", None), ("1e9", None),
+    ("2030-01-01T99:00:00Z", None), ("11:00", NOW_MS), ("10:59:30", NOW_MS - 30_000), (" 9:00:00.5 ", NOW_MS - 7_199_500), ("11:00:01", NOW_MS - 86_399_000),
+    ("24:00", None), ("10:60", None), ("10:5", None), ("now-99999999999999m", None), ("NaN", None), ("1e9", None),
 ])
 def test_parses_times(call, text, ms):
     assert call("time_range", "resolveTime", text, NOW_MS) == ms
+
+
+@pytest.mark.parametrize("from_text, to_text, from_ms, to_ms", [
+    ("10:42", "10:48", NOW_MS - 1_080_000, NOW_MS - 720_000), ("10:58", "11:03", NOW_MS - 120_000, NOW_MS + 180_000),
+    ("23:50", "0:10", NOW_MS - 40_200_000, NOW_MS - 39_000_000), ("2029-12-30 14:00", "15:00", NOW_MS - 162_000_000, NOW_MS - 158_400_000),
+    ("now-1h", "10:30", NOW_MS - 3_600_000, NOW_MS - 1_800_000),
+])
+def test_a_time_of_day_ends_after_it_begins(call, from_text, to_text, from_ms, to_ms):
+    assert call("time_range", "resolveRange", from_text, to_text, NOW_MS) == {"from_ms": from_ms, "to_ms": to_ms}
 
 
 @pytest.mark.parametrize("name, total, values, has_lane", [

@@ -218,6 +218,7 @@ def test_chart_shows_the_spike(fake, open_page):
 def test_rejects_invalid_ranges(fake, open_page):
     page = open_page(fake.url)
     page.press("t")
+    assert "local, UTC" in page.text("#range-form .hint")
     for value, error in [("yesterday-ish", "is not a time"), ("2030-02-31 10:00", "is not a time"), ("now", "before To")]:
         page.evaluate(f"document.querySelector('#range-from').value = '{value}'")
         page.evaluate("document.querySelector('#range-form').requestSubmit()")
