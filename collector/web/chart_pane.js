@@ -33,7 +33,7 @@ export class ChartPane extends EventTarget {
 		this.panel = new Panel(byId("chart-progress"), byId("chart-message"));
 		this.chart = new SeriesChart(byId("chart"), palette, tooltip);
 		this.notices = new ChartNotices(state);
-		this.spikes = new SpikeMarks(state);
+		this.spikes = new SpikeMarks(state, tooltip);
 		this.group = byId("group");
 		this.showChoices(state.view);
 		this.group.addEventListener("change", () => state.change({ group: this.group.value }));

@@ -2,7 +2,7 @@
 // The diagnosis card: the bottleneck of the selected threads, with evidence and advice.
 
 import { LatestRequest } from "./api.js";
-import { byId, element } from "./element.js";
+import { byId, element, quoted } from "./element.js";
 import { formatBytes, formatNumber, formatShare } from "./format.js";
 import { Popover } from "./popover.js";
 import { specOf } from "./profile_type.js";
@@ -70,11 +70,6 @@ export class DiagnosisCard {
 				return element("li", "", element("b", "", formatShare(stack.share, 1)), element("div", "frames", ...frames));
 			}))];
 	}
-}
-
-/** @sentence, with what is between backquotes as code. */
-function quoted(sentence) {
-	return sentence.split("`").map((part, at) => (at % 2 ? element("code", "", part) : part));
 }
 
 function spanOf({ range_ns = 0 }) {

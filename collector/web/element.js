@@ -37,3 +37,8 @@ export function icon(name) {
 	svg.append(use);
 	return svg;
 }
+
+/** @sentence, with what is between backquotes as code. */
+export function quoted(sentence) {
+	return sentence.split("`").map((part, at) => (at % 2 ? element("code", "", part) : part));
+}

@@ -2,8 +2,8 @@
 // Marks above the chart where the shown service left its usual range. A mark says why; a click selects its interval.
 
 import { LatestRequest, request } from "./api.js";
-import { byId, element } from "./element.js";
-import { formatClock } from "./format.js";
+import { byId, element, quoted } from "./element.js";
+import { formatDuration, formatRange } from "./format.js";
 import { showType } from "./queries.js";
 import { regionsOf, wholeSlots, writeRegions } from "./regions.js";
 import { selectedValue, withValue } from "./selector.js";
@@ -14,12 +14,14 @@ const WIDTH_MIN = 0.6;	  // percent of the plot: narrow ones can be clicked, too
 
 export class SpikeMarks {
 	#state;
+	#tooltip;
 	#request = new LatestRequest();
 	#asked = null;
 	#spikes = [];
 
-	constructor(state) {
+	constructor(state, tooltip) {
 		this.#state = state;
+		this.#tooltip = tooltip;
 		this.list = byId("chart-spikes");
 	}
 
@@ -46,6 +48,7 @@ export class SpikeMarks {
 	fail() {
 		this.#asked = null;
 		this.#spikes = [];
+		this.list.dataset.label = "";
 		this.list.replaceChildren();
 	}
 
@@ -60,7 +63,10 @@ export class SpikeMarks {
 	#show({ from_ms, to_ms }) {
 		const first = this.#spikes.filter(({ incident }, at) => incident === at);
 
-		this.list.replaceChildren(...first.map((spike) => this.#mark(spike, from_ms, to_ms)).filter((mark) => mark));
+		const marks = first.map((spike) => this.#mark(spike, from_ms, to_ms)).filter((mark) => mark);
+
+		this.list.dataset.label = marks.length ? "spikes" : "";
+		this.list.replaceChildren(...marks);
 	}
 
 	#mark(spike, from_ms, to_ms) {
@@ -75,8 +81,15 @@ export class SpikeMarks {
 		button.dataset.from = begin;
 		button.style.left = `${Math.min(100 - WIDTH_MIN, percent(begin - from_ms))}%`;
 		button.style.width = `${Math.max(WIDTH_MIN, percent(end - begin))}%`;
-		button.title = `${formatClock(begin)}\n${spike.title}\n${spike.sentence}\nClick to select the interval`;
-		button.ariaLabel = `Spike at ${formatClock(begin)}: ${spike.title}. ${spike.sentence}`;
+		const time = `${formatRange(begin, end, Date.now())}, ${formatDuration((end - begin) * 1e6)}`;
+		button.ariaLabel = `Spike at ${time}: ${spike.title}. ${spike.sentence}`;
+		const show = ({ clientX }) => this.#tooltip.show([element("span", "muted", time), element("strong", "", spike.title),
+			element("span", "", ...quoted(spike.sentence)), element("span", "muted", "Click to select the interval")],
+			clientX ?? button.getBoundingClientRect().x, button.getBoundingClientRect().bottom);
+		button.addEventListener("pointermove", show);
+		button.addEventListener("focus", show);
+		for (const left of ["pointerleave", "blur", "click"])
+			button.addEventListener(left, () => this.#tooltip.hide());
 		button.addEventListener("click", () => this.#select(spike));
 		return element("li", "", button);
 	}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marks of spikes above the chart."""
+import re
+
 import fake_profiles as profiles
 from fake_collector import SPIKE_S
 from test_profile_types import address, requests_to, view
@@ -23,6 +25,10 @@ def test_a_mark_says_why_and_selects_its_interval(fake, open_page, artefact):
     begin_ms = page.evaluate("document.querySelector('.spike-mark').dataset.from")
     x = plot["x"] + plot["width"] * (float(begin_ms) - plot["from_ms"]) / (plot["to_ms"] - plot["from_ms"])
     assert abs(x - shown[0]["x"]) < 2, "at its time"
+    page.hover(shown[0]["x"] + 2, plot["y"] - 4)
+    told = page.text("#tooltip")
+    assert re.search(r"\d\d:\d\d:\d\d – \d\d:\d\d:\d\d, [\d.]+ s", told), "it begins and ends to the second"
+    assert "3.00 cores instead of 1.10" in told and page.evaluate("document.querySelector('#chart-spikes').dataset.label") == "spikes"
     page.screenshot(artefact("spikes"))
     page.click(".spike-mark")
     page.settle()
