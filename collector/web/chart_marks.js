@@ -16,7 +16,7 @@ const ARRIVES_MS = 10000; // agents send every 5 s: older data is complete
 /**
  * The marks of fetchMarks()'s answer for @range (in ms): { throttled, changes, shedding, gaps }.
  *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, cpus }] }, null without throttling
- *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of its step, the at-th
+ *   changes    [{ time_ms, at, step_ms, knob, text }] in order; time_ms is the middle of its step, the at-th
  *   shedding   [{ knob, step, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: when each
  *              shedding step was active and on how many agents; for the whole range, and in the newest data?
  *   gaps       [{ from_ms, to_ms }]: no agent of the view's nodes sent anything
@@ -67,7 +67,7 @@ function changesOf(answer, range) {
 
 	return answer.series.flatMap(({ labels, values }) => values.flatMap((count, at) =>
 		(count > 0 ? [{ time_ms: Math.min(range.to_ms, Math.max(range.from_ms, first_ms + (at + 0.5) * step_ms)),
-				at, step_ms, text: knobSentence(labels) }] : [])))
+				at, step_ms, knob: labels.knob, text: knobSentence(labels) }] : [])))
 		.sort((a, b) => a.at - b.at);
 }
 

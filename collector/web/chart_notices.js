@@ -9,11 +9,13 @@ import { formatDuration, formatMoment, formatNumber, formatRange, formatShare } 
 import { keptSentence, knobMeaning } from "./knob.js";
 import { hasColors, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
+import { specOf } from "./profile_type.js";
 import { excludesIdle, showType, throttledLabel } from "./queries.js";
 import { formatSelector, parseSelector, withValue } from "./selector.js";
 
 const GROUPS_NAMED = 2;	   // throttled groups; the rest are a number
 const CHANGES_LISTED = 200; // the latest
+const AGENT = "cairn-agent"; // whose load shedding it is
 
 export class ChartNotices {
 	#state;
@@ -56,9 +58,9 @@ export class ChartNotices {
 
 		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#filters(view), this.#throttled(view), this.#excess(view)].filter((notice) => notice));
 		this.changes.hidden = changes.length + shedding.length === 0;
-		byId("changes-text").textContent = [this.#reduced(view), changes.length === 0 ? "" :
-			`${changes.length} load-shedding ${changes.length === 1 ? "change" : "changes"}`].filter((text) => text).join("; ") ||
-			"Load shedding";
+		const shed = `${AGENT}: ${[this.#reduced(view), changedWords(changes, view)].filter((text) => text).join("; ") || "load shedding"}`;
+		byId("changes-text").textContent = shed;
+		byId("changes-button").title = `${shed}.\nWhat cairn-agent, the profiler, measured less of to stay within its overhead budget`;
 	}
 
 	#button(text, title, patch) {
@@ -108,7 +110,7 @@ export class ChartNotices {
 									     showType(view, TYPE.THROTTLED)));
 		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
-		notice.title = "The CPU quota (cgroup cpu.max) stopped runnable threads until its next period: " +
+		notice.title = `${notice.textContent}.\nThe CPU quota (cgroup cpu.max) stopped runnable threads until its next period: ` +
 			"on so many CPUs, on average over this range.";
 		return notice;
 	}
@@ -145,12 +147,22 @@ export class ChartNotices {
 		const rows = changes.slice(-CHANGES_LISTED).map(({ time_ms, text }) => changeRow(formatMoment(time_ms, Date.now()), text));
 
 		byId("changes-popover").replaceChildren(
-			element("p", "", "Load shedding: to stay within its overhead budget the agent captures less, a step at a time."), ...overhead,
+			element("p", "", "Load shedding of the profiler, not of your services: to stay within its overhead budget cairn-agent captures less, a step at a time."), ...overhead,
 			...changeList("Active load shedding", shedding.map((one) =>
 				changeRow(spanWords(one), one.agents > 1 ? `${one.text}, on ${one.agents} agents` : one.text))),
 			...knobs.map((knob) => element("p", "", element("b", "", `${valueTitle("knob", knob)}: `), knobMeaning(knob))),
 			...changeList("Load-shedding changes", rows));
 	}
+}
+
+/** "2 load-shedding changes, not of CPU time": the shown figures are whole. */
+function changedWords(changes, { type }) {
+	const { reducedBy, title } = specOf(type);
+
+	if (changes.length === 0)
+		return "";
+	return `${changes.length} load-shedding ${changes.length === 1 ? "change" : "changes"}` +
+		(changes.some(({ knob }) => reducedBy.includes(knob)) ? "" : `, not of ${title}`);
 }
 
 function changeRow(when, text) {

@@ -430,7 +430,7 @@ export class SeriesChart extends EventTarget {
 		const cpus = throttledAt(this.#marks, time_ms);
 		const changes = changesNear(this.#marks, x, (time) => this.#xOf(time));
 		const reduced = reducedAt(this.#marks, time_ms);
-		const notes = changes.slice(0, TOOLTIP_CHANGES_MAX).map(({ text }) => element("span", "tooltip-change", `▲ Load shedding: ${text}`));
+		const notes = changes.slice(0, TOOLTIP_CHANGES_MAX).map(({ text }) => element("span", "tooltip-change", `▲ cairn-agent, load shedding: ${text}`));
 
 		if (changes.length > TOOLTIP_CHANGES_MAX)
 			notes.push(element("span", "muted", `and ${changes.length - TOOLTIP_CHANGES_MAX} more changes`));

@@ -305,12 +305,13 @@ def test_marks_load_shedding_changes(fake, open_page, artefact):
     page = open_page(address(fake.url, profiles.BLOCKED))
     at_ms = (fake.server.api.data.started_s - profiles.CHANGES[0][0]) * 1000
     first = sentences()[0]
-    assert page.text("#changes-text").endswith("3 load-shedding changes")
+    assert page.text("#changes-text").startswith("cairn-agent: ") and page.text("#changes-text").endswith("3 load-shedding changes")
     assert first in hovered(page, at_ms)
     assert first not in hovered(page, at_ms - 40000)
     page.click("#changes-button")
     page.screenshot(artefact("profile-changes"))
     listed = page.text("#changes-popover")
+    assert "not of your services" in listed
     assert all(text in listed for text in sentences()) and "Profiler overhead: 0.0" in listed
     assert CONTRACT["labelValues"]["knob"]["off_cpu_unwind"]["meaning"] in listed
     page.press("Escape")
@@ -319,15 +320,15 @@ def test_marks_load_shedding_changes(fake, open_page, artefact):
 
 def test_shows_shedding_that_reduces_the_type(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED))
-    assert page.text("#changes-text") == "1 of 4 off-CPU stacks kept, sums stay right; off-CPU stacks of llm-gateway (4211) off: not recorded meanwhile; 3 load-shedding changes"
+    assert page.text("#changes-text") == "cairn-agent: 1 of 4 off-CPU stacks kept, sums stay right; off-CPU stacks of llm-gateway (4211) off: not recorded meanwhile; 3 load-shedding changes"
     at_ms = (fake.server.api.data.started_s - profiles.CHANGES[0][0]) * 1000
     assert "Active: off-CPU stacks at 1/4" in hovered(page, at_ms + 60000), "for as long as it is active, not only where that began"
     assert "Active" not in hovered(page, at_ms - 60000)
     pick_type(page, profiles.CPU)
-    assert page.text("#changes-text") == "CPU sampled at 49 Hz, sums stay right; 3 load-shedding changes"
+    assert page.text("#changes-text") == "cairn-agent: CPU sampled at 49 Hz, sums stay right; 3 load-shedding changes"
     assert "Active" not in hovered(page, at_ms + 60000)
     pick_type(page, profiles.GROWTH)
-    assert page.text("#changes-text") == "3 load-shedding changes"
+    assert page.text("#changes-text") == "cairn-agent: 3 load-shedding changes, not of Memory growth"
 
 
 def shedding_page(open_page, profile_type, shedding):
@@ -348,7 +349,7 @@ def test_shows_old_shedding_steps_while_active(open_page):
         ("gpu-a1", "off_cpu_unwind", "1/16", 3 * 86400, NOT_YET), ("gpu-a1", "cpu_frequency", "19Hz", 7200, 3600)])
     with collector:
         page = opened()
-        assert page.text("#changes-text") == "1 of 16 off-CPU stacks kept, sums stay right"
+        assert page.text("#changes-text") == "cairn-agent: 1 of 16 off-CPU stacks kept, sums stay right"
         page.click("#changes-button")
         assert shown(page.text("#changes-popover .changes")) == f"all the time {STACKS_AT(step='1/16')}"
         assert "Wall clock stays exact" in page.text("#changes-popover")
@@ -359,7 +360,7 @@ def test_counts_agents_with_the_same_step(open_page):
         ("gpu-a1", "off_cpu_unwind", "1/4", 9000, NOT_YET), ("db-1", "off_cpu_unwind", "1/4", 9000, 400), ("db-1", "overhead_budget", "exceeded", 700, 600)])
     with collector:
         page = opened()
-        assert page.text("#changes-text") == "1 of 4 off-CPU stacks kept, sums stay right"
+        assert page.text("#changes-text") == "cairn-agent: 1 of 4 off-CPU stacks kept, sums stay right"
         page.click("#changes-button")
         listed = shown(page.text("#changes-popover .changes"))
         assert listed.startswith(f"all the time {STACKS_AT(step='1/4')}, on 2 agents ") and listed.endswith("overhead budget exceeded")
@@ -369,15 +370,22 @@ def test_explains_a_past_gap(open_page):
     collector, opened = shedding_page(open_page, profiles.WALL, [("gpu-a1", "off_cpu", "off", 500, 200)])
     with collector:
         page = opened()
-        assert re.fullmatch(knob_sentence("off_cpu", "off") + r": not recorded meanwhile \(until \d\d:\d\d:\d\d\)", page.text("#changes-text"))
+        assert re.fullmatch("cairn-agent: " + knob_sentence("off_cpu", "off") + r": not recorded meanwhile \(until \d\d:\d\d:\d\d\)", page.text("#changes-text"))
         page.click("#changes-button")
         listed = page.text("#changes-popover")
         assert "these profiles have a gap" in listed and "exact" not in listed
 
 
+def test_notices_stay_in_one_line(fake, open_page):
+    page = open_page(address(fake.url, query=profiles.THROTTLED_SERVICE), width=1280)
+    assert page.shown(".notice-throttled") and page.shown("#changes-button")
+    assert page.rect("#chart-panel .panel-head")["height"] == 40
+    assert page.text("#changes-text") in page.evaluate("document.querySelector('#changes-button').title")
+
+
 def test_hides_load_shedding_of_other_nodes(fake, open_page):
     page = open_page(address(fake.url, query="kubelet.service"))  # on gpu-a1 and gpu-b7
-    assert page.text("#changes-text") == "2 load-shedding changes", "none is of CPU time"
+    assert page.text("#changes-text") == "cairn-agent: 2 load-shedding changes, not of CPU time"
     assert not open_page(address(fake.url, query='{node="gpu-b7"}')).shown("#changes-button")
 
 
