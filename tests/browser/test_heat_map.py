@@ -82,6 +82,8 @@ def test_regions_select_exactly_their_slots(fake, open_page, artefact):
         assert request["ranges"] == ranges_of(one) and "from" not in request and request["query"] == f'{{service="{SERVICE}"}}'
     assert "2.94 s selected" in page.text("#selection")
     page.screenshot(artefact("heat-selected"))
+    buttons = [page.rect(f"#selection-{name}") for name in ("compare", "timeline", "clear")]
+    assert all(right["x"] - left["x"] - left["width"] >= 8 for left, right in zip(buttons, buttons[1:])), "one cannot hit the wrong one"
     drag(page, cpu, 80 * ROWS, 80 * ROWS, shift=True)  # one cell more
     both = f"{one},{times(page, 80 * ROWS, 80 * ROWS)}"
     assert view(page, "sel") == both and asked(fake, "merge")["ranges"] == ranges_of(both)
@@ -130,8 +132,9 @@ def test_names_the_lanes_below(fake, open_page):
     assert page.text("#heat-more").endswith(f"more below: {', '.join(title.split(': ')[-1] for title in titles[4:])}")
     box = page.rect("#heat-scroller")
     for _ in titles:
-        page.click("#heat-more-button") if page.text("#heat-more") else None
-    assert page.text("#heat-more") == "" and page.rect("#heat-scroller") == box, "nothing moves"
+        page.evaluate("document.querySelector('#heat-more-button').click()")
+    page.wait("document.querySelector('#heat-more').textContent === ''", "the last lane is shown")
+    assert page.rect("#heat-scroller") == box, "nothing moves"
     last = plot(page)["lanes"][-1]
     assert box["y"] <= last["y"] < box["y"] + box["height"]
     page.resize(1440, 2400)
