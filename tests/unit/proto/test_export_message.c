@@ -306,7 +306,16 @@ TEST(round_trips_states_of_boosts)
 		  err.text);
 	assert_true(read->sample_count > 0);
 	EXPECT_EQ(3, decoded.count, "count");
-	assert_memory_equal(report.states, decoded.states, sizeof(report.states));
+	for (uint32_t i = 0; i < report.count;
+	     i++) { // one by one: between them are bytes of no field
+		const struct boost_state *sent = &report.states[i], *got = &decoded.states[i];
+
+		EXPECT_EQ(sent->id, got->id, "id");
+		EXPECT_EQ(sent->hz, got->hz, "hz");
+		EXPECT_EQ(sent->hz_max, got->hz_max, "hz_max");
+		EXPECT_EQ(sent->profiles, got->profiles, "profiles");
+		EXPECT_EQ(sent->stopped, got->stopped, "stopped");
+	}
 	profile_free(read);
 
 	EXPECT_EQ(0, export_request_add_boosts(&many, &buffer, &err), err.text);

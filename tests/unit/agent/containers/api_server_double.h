@@ -49,6 +49,13 @@ static inline void double_read_request(int fd, char line[DOUBLE_REQUEST_BYTES])
 	snprintf(line, DOUBLE_REQUEST_BYTES, "%.*s", (int)strcspn(bytes, "\r\n"), bytes);
 }
 
+/** The first line of request @number, which has arrived: its count makes the thread's writes visible. */
+static inline const char *double_request(struct api_server_double *server, uint32_t number)
+{
+	assert_in_range(number, 0, atomic_load(&server->request_count) - 1);
+	return server->requests[number];
+}
+
 static inline void *double_run(void *context)
 {
 	struct api_server_double *server = context;

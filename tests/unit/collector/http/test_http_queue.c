@@ -5,11 +5,32 @@
 #include <pthread.h>
 
 #include "base/cleanup.h"
+#include "base/id128.h"
 #include "tests/test.h"
 
 enum { MANY = 8 };
 
 static struct http_queue queue;
+static char peer_a[16], peer_b[16], peer_c[16];
+
+static uint64_t turn_of(const char *peer)
+{
+	return hash64_of(peer, strlen(peer)) % HTTP_TURNS;
+}
+
+/** Two peers whose turns are one are one, and which these are differs from process to process. */
+static void choose_peers(void)
+{
+	int number = 0;
+
+	snprintf(peer_a, sizeof(peer_a), "a");
+	do
+		snprintf(peer_b, sizeof(peer_b), "b%d", number++);
+	while (turn_of(peer_b) == turn_of(peer_a));
+	do
+		snprintf(peer_c, sizeof(peer_c), "c%d", number++);
+	while (turn_of(peer_c) == turn_of(peer_a) || turn_of(peer_c) == turn_of(peer_b));
+}
 
 static const char *peer_of_next(void)
 {
@@ -21,10 +42,11 @@ static const char *peer_of_next(void)
 
 TEST(peers_take_turns)
 {
-	static const char *const order[] = { "a", "b", "c", "a", "b", "a", "a" };
-	struct http_queued waiting[] = { { .peer = "a" }, { .peer = "a" }, { .peer = "a" },
-					 { .peer = "a" }, { .peer = "b" }, { .peer = "b" },
-					 { .peer = "c" } };
+	choose_peers();
+	const char *const order[] = { peer_a, peer_b, peer_c, peer_a, peer_b, peer_a, peer_a };
+	struct http_queued waiting[] = { { .peer = peer_a }, { .peer = peer_a }, { .peer = peer_a },
+					 { .peer = peer_a }, { .peer = peer_b }, { .peer = peer_b },
+					 { .peer = peer_c } };
 
 	http_queue_init(&queue, MANY, MANY);
 	for EACH (queued, waiting)
@@ -37,26 +59,30 @@ TEST(peers_take_turns)
 /* Who was served before comes after who was not, also when it asks first. */
 TEST(a_newcomer_is_next)
 {
-	struct http_queued first = { .peer = "a" }, again = { .peer = "a" },
-			   other = { .peer = "b" }, last = { .peer = "a" };
+	choose_peers();
+	struct http_queued first = { .peer = peer_a }, again = { .peer = peer_a },
+			   other = { .peer = peer_b }, last = { .peer = peer_a };
 
 	http_queue_init(&queue, MANY, MANY);
 	http_queue_push(&queue, &first);
-	EXPECT_STR("a", peer_of_next(), "alone");
+	EXPECT_STR(peer_a, peer_of_next(), "alone");
 	http_queue_push(&queue, &again);
 	http_queue_push(&queue, &other);
-	EXPECT_STR("b", peer_of_next(), "the other");
+	EXPECT_STR(peer_b, peer_of_next(), "the other");
 	http_queue_push(&queue, &last); // behind the one that was taken from the end
-	EXPECT_STR("a", peer_of_next(), "the first one's");
-	EXPECT_STR("a", peer_of_next(), "the first one's last");
+	EXPECT_STR(peer_a, peer_of_next(), "the first one's");
+	EXPECT_STR(peer_a, peer_of_next(), "the first one's last");
 	EXPECT_EQ(0, queue.count, "that wait");
 	http_queue_deinit(&queue);
 }
 
 TEST(one_peer_leaves_room_for_others)
 {
-	struct http_queued waiting[] = { { .peer = "a" }, { .peer = "a" }, { .peer = "a" },
-					 { .peer = "b" }, { .peer = "b" }, { .peer = "c" } };
+	choose_peers();
+	struct http_queued waiting[] = {
+		{ .peer = peer_a }, { .peer = peer_a }, { .peer = peer_a },
+		{ .peer = peer_b }, { .peer = peer_b }, { .peer = peer_c }
+	};
 	static const bool fits[] = { true, true, false, true, true, false };
 
 	http_queue_init(&queue, 4, 2);
@@ -75,7 +101,8 @@ static void *wait_for_one(void *unused)
 
 TEST(closing_wakes_who_waits)
 {
-	struct http_queued late = { .peer = "a" }, early = { .peer = "a" };
+	choose_peers();
+	struct http_queued late = { .peer = peer_a }, early = { .peer = peer_a };
 	bool closing = false;
 	pthread_t thread;
 	void *result;
