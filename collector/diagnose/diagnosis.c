@@ -500,11 +500,12 @@ static bool is_cpu_time(const char *type)
 	return strcmp(type, PROFILE_TYPE_CPU) == 0;
 }
 
-/* "`matmul` takes 83 % of CPU time, called by `forward (serve.py:40)`." Of waits their callers are the news. */
+/* "`matmul` takes 83 % of CPU time, called by `forward (serve.py:40)`." Of waits their callers are the news; in the run queue they are over. */
 static void describe(struct diagnosis_evidence *shown, const struct flame_tree *tree,
 		     const struct hot_spots *spots)
 {
 	char function[DIAGNOSIS_NAME_BYTES + 8] = "", caller[DIAGNOSIS_NAME_BYTES + 8] = "";
+	bool is_run_queue = strcmp(shown->type, PROFILE_TYPE_SCHED_DELAY) == 0;
 	bool is_cpu = is_cpu_time(shown->type);
 	const struct hot_spot *first = &spots->spots[0];
 	double percent;
@@ -523,7 +524,8 @@ static void describe(struct diagnosis_evidence *shown, const struct flame_tree *
 			 by ? ", called by " : "", caller);
 	else
 		snprintf(shown->finding, sizeof(shown->finding),
-			 "%.0f %% of this time is %s %s%s%s.", percent, by ? "below" : "in",
+			 "%.0f %% of this time %s %s %s%s%s.", percent,
+			 is_run_queue ? "threads waited to go on" : "is", by ? "below" : "in",
 			 by ? caller : function, by ? ", in " : "", by ? function : "");
 }
 

@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
 
 enum { PARTS = 4 };
-#define TOLERANCE 0.005 // of a part: a wait is known to the slot, and accounted for by sweeps
+/* What a thread may have more or less in a part: sweeps account for waits, and are rounded to slots. */
+#define TOLERANCE    0.01
+#define TOLERANCE_NS (40 * NS_PER_MS)
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -43,13 +46,14 @@ static int add_part(const struct flame_tree *tree, const struct flame_tree *part
 /* The threads that were there all the time; 0 if it cannot be told. */
 static int64_t parked_threads(const struct bounds *bounds, int64_t part_ns)
 {
+	double slack = TOLERANCE + (double)TOLERANCE_NS / (double)part_ns;
 	double least = (double)bounds->least / (double)part_ns;
 	double most = (double)bounds->most / (double)part_ns;
-	int64_t threads = (int64_t)(least + 0.5);
-	bool is_whole = threads && least > (double)threads * (1 - TOLERANCE) &&
-			most < (double)threads * (1 + TOLERANCE);
+	int64_t threads = (int64_t)((least + most) / 2 + 0.5);
+	bool are_whole =
+		least > (double)threads * (1 - slack) && most < (double)threads * (1 + slack);
 
-	return is_whole ? threads : 0;
+	return are_whole ? threads : 0;
 }
 
 static int read_parts(const struct query *query, struct flame_tree *tree,

@@ -356,6 +356,8 @@ TEST(names_the_services_that_use_the_cpus)
 	EXPECT_STR("run_queue", diagnosis_class_name(&diagnosis), "class");
 	EXPECT_EQ(2, diagnosis.evidence_count, "where, and who");
 	EXPECT_STR("work", frame_of(&diagnosis, 0, 0, 0), "where");
+	EXPECT_STR("100 % of this time threads waited to go on below `main`, in `work`.",
+		   diagnosis.evidence[0].finding, "finding");
 	EXPECT_EQ(2, diagnosis.evidence[1].stack_count, "services");
 	EXPECT_STR("batch", frame_of(&diagnosis, 1, 0, 0), "the largest");
 	EXPECT_EQ(90, diagnosis.evidence[1].stacks[0].share * 100, "of that node's");
