@@ -9,7 +9,12 @@
 #include "base/array.h"
 #include "collector/symbols/symbolizer.h"
 
-enum { DISPLAY_NAME_BYTES = STRING_BYTES_MAX + 64 };
+enum {
+	DISPLAY_NAME_BYTES = STRING_BYTES_MAX + 64,
+	// Most nodes have one child or two: looking at these costs less than a hash and a search in a table that no cache
+	// holds. The other children of a node are in the index.
+	CHILDREN_LISTED_MAX = 8,
+};
 
 struct node_key {
 	uint32_t parent;
@@ -47,6 +52,21 @@ static int reserve_node(struct tree_builder *builder)
 	return rc ? out_of_memory(builder) : 0;
 }
 
+/** Room for the siblings of all nodes that there is room for. */
+static int reserve_siblings(struct tree_builder *builder)
+{
+	uint32_t capacity = builder->tree->node_capacity;
+
+	if (capacity <= builder->sibling_capacity)
+		return 0;
+	struct siblings *larger = reallocarray(builder->siblings, capacity, sizeof(*larger));
+	if (!larger)
+		return out_of_memory(builder);
+	builder->siblings = larger;
+	builder->sibling_capacity = capacity;
+	return 0;
+}
+
 static int add_node(struct tree_builder *builder, uint32_t parent, const struct level *level,
 		    uint32_t *ret_node)
 {
@@ -54,6 +74,8 @@ static int add_node(struct tree_builder *builder, uint32_t parent, const struct 
 
 	int rc = reserve_node(builder);
 
+	if (!rc)
+		rc = reserve_siblings(builder);
 	if (rc)
 		return rc;
 	tree->nodes[tree->node_count] = (struct flame_node){
@@ -62,7 +84,39 @@ static int add_node(struct tree_builder *builder, uint32_t parent, const struct 
 		.module = level->module,
 		.kind = level->kind,
 	};
+	builder->siblings[tree->node_count] = (struct siblings){ 0 };
 	*ret_node = tree->node_count++;
+	return 0;
+}
+
+static uint64_t hash_of_child(const struct node_key *key)
+{
+	return hash64_of(key, sizeof(*key));
+}
+
+/** Find a child in its parent's list, or beyond that in the index. */
+static uint32_t find_child(const struct tree_builder *builder, const struct node_key *key)
+{
+	const struct flame_node *nodes = builder->tree->nodes;
+	const struct siblings *parent = &builder->siblings[key->parent];
+
+	for (uint32_t child = parent->first; child; child = builder->siblings[child].next)
+		if (nodes[child].name == key->name && (uint32_t)nodes[child].kind == key->kind)
+			return child;
+	if (parent->count < CHILDREN_LISTED_MAX)
+		return HASH_TABLE_NONE;
+	return hash_table_find(&builder->index, hash_of_child(key), node_has_key, nodes, key);
+}
+
+static int index_child(struct tree_builder *builder, const struct node_key *key, uint32_t node)
+{
+	struct siblings *parent = &builder->siblings[key->parent];
+
+	if (parent->count == CHILDREN_LISTED_MAX)
+		return hash_table_add(&builder->index, hash_of_child(key), node);
+	builder->siblings[node].next = parent->first;
+	parent->first = node;
+	parent->count++;
 	return 0;
 }
 
@@ -70,15 +124,13 @@ int tree_builder_child(struct tree_builder *builder, uint32_t parent, const stru
 		       uint32_t *ret_node)
 {
 	const struct node_key key = { parent, level->name, (uint32_t)level->kind };
-	uint64_t hash = hash64_of(&key, sizeof(key));
-	uint32_t node =
-		hash_table_find(&builder->index, hash, node_has_key, builder->tree->nodes, &key);
+	uint32_t node = find_child(builder, &key);
 
 	if (node == HASH_TABLE_NONE) {
 		int rc = add_node(builder, parent, level, &node);
 		if (rc)
 			return rc;
-		if (hash_table_add(&builder->index, hash, node))
+		if (index_child(builder, &key, node))
 			return out_of_memory(builder);
 	}
 	*ret_node = node;
@@ -239,6 +291,7 @@ int tree_builder_init(struct tree_builder *builder, struct flame_tree *tree, uin
 void tree_builder_deinit(struct tree_builder *builder)
 {
 	hash_table_deinit(&builder->index);
+	free(builder->siblings);
 	free(builder->tree_of);
 	free(builder->ranges);
 	free(builder->levels);

@@ -24,6 +24,12 @@ struct level_range {
 	uint32_t count;
 };
 
+/** Where a node of the tree has its children, and its next sibling; 0: none, as the root is nobody's child. */
+struct siblings {
+	uint32_t first, next;
+	uint32_t count; // children in the list
+};
+
 /** Builds a tree that its user owns. One thread at a time. */
 struct tree_builder {
 	struct flame_tree *tree;
@@ -31,8 +37,10 @@ struct tree_builder {
 	uint32_t nodes_max;     // of the tree
 	enum frame_lines lines; // the user's to set: which frames are apart for each source line
 	struct symbolizer *symbolizer;
-	uint64_t symbolizer_ns;  // the symbolizer's time left
-	struct hash_table index; // (parent, name, kind) to a node of the tree
+	uint64_t symbolizer_ns;    // the symbolizer's time left
+	struct siblings *siblings; // by node of the tree
+	uint32_t sibling_capacity;
+	struct hash_table index; // (parent, name, kind) to a node of the tree that is in no list
 
 	// Of the current partition.
 	uint32_t *tree_of; // forest node to tree node; node 0's is the user's to set
