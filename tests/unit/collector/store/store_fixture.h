@@ -241,7 +241,9 @@ static inline const struct dump_line *dump_find(const struct dump *dump, const c
 			   : NULL;
 }
 
-static inline void append_stack_text(const struct store_forest *forest, uint32_t node, char *text)
+// The text that a line ends with, at @text. They return its end.
+
+static inline char *append_stack_text(const struct store_forest *forest, uint32_t node, char *text)
 {
 	uint32_t frames[STACK_FRAMES_MAX + 1], depth = 0;
 
@@ -263,22 +265,23 @@ static inline void append_stack_text(const struct store_forest *forest, uint32_t
 							locations->lines[location->first_line].name)
 				       : "?";
 		}
-		strcat(text, name);
-		strcat(text, depth ? ";" : "");
+		text = stpcpy(stpcpy(text, name), depth ? ";" : "");
 	}
+	return text;
 }
 
-static inline void append_labels_text(const struct labels *labels, char *text)
+static inline char *append_labels_text(const struct labels *labels, char *text)
 {
-	for (uint32_t i = 0; i < labels->count; i++)
-		sprintf(text + strlen(text), "%s%s=%s", i ? "," : "", labels->pairs[i].name,
-			labels->pairs[i].value);
+	for (uint32_t i = 0; i < labels->count; i++) {
+		text = stpcpy(stpcpy(text, i ? "," : ""), labels->pairs[i].name);
+		text = stpcpy(stpcpy(text, "="), labels->pairs[i].value);
+	}
+	return text;
 }
 
-static inline void append_length_text(uint32_t more_slots, char *text)
+static inline char *append_length_text(uint32_t more_slots, char *text)
 {
-	if (more_slots)
-		sprintf(text + strlen(text), "+%u", more_slots);
+	return text + (more_slots ? sprintf(text, "+%u", more_slots) : 0);
 }
 
 static inline int dump_partition(void *context, const struct store_forest *forest)
@@ -293,19 +296,21 @@ static inline int dump_rows(void *context, const struct store_rows *rows)
 	static char line[8192];
 
 	for (uint32_t i = 0; i < rows->count; i++) {
-		line[0] = 0;
+		char *end = line;
+
 		if (dump->detail == DUMP_SERVICE_SUMS)
-			strcat(line, labels_get(&dump->selection->series[rows->series].labels,
-						LABEL_SERVICE));
+			end = stpcpy(end, labels_get(&dump->selection->series[rows->series].labels,
+						     LABEL_SERVICE));
 		else if (dump->detail != SCAN_SUMS)
-			append_labels_text(&dump->selection->series[rows->series].labels, line);
+			end = append_labels_text(&dump->selection->series[rows->series].labels,
+						 end);
 		if (dump->detail == SCAN_ROWS)
-			sprintf(line + strlen(line), " %llu",
+			end += sprintf(
+				end, " %llu",
 				(unsigned long long)(rows->slots[i] * rows->slot_ns / NS_PER_MS));
 		if (rows->more_slots)
-			append_length_text(rows->more_slots[i], line);
-		strcat(line, " ");
-		append_stack_text(dump->forest, rows->nodes[i], line);
+			end = append_length_text(rows->more_slots[i], end);
+		append_stack_text(dump->forest, rows->nodes[i], stpcpy(end, " "));
 		dump_add(dump, line, rows->values[i]);
 	}
 	dump->row_count += rows->count;

@@ -122,49 +122,87 @@ static inline bool model_matches(uint32_t series, const struct selector *selecto
 	return matches;
 }
 
+/** The number of the first slot that begins at @time_ns or later. */
+static inline uint64_t slot_from(uint64_t time_ns)
+{
+	return time_ns / TEST_SLOT_NS + (time_ns % TEST_SLOT_NS != 0);
+}
+
 /** How many of its slots begin in @range. */
 static inline uint32_t slots_in_range(const struct model_sample *sample, struct time_range range)
 {
-	uint32_t first = 0, end = sample->more_slots + 1;
+	uint64_t first = slot_from(range.from_ns), end = slot_from(range.to_ns);
 
-	while (first < end && (sample->slot + first) * TEST_SLOT_NS < range.from_ns)
-		first++;
-	while (first < end && (sample->slot + end - 1) * TEST_SLOT_NS >= range.to_ns)
-		end--;
-	return end - first;
+	if (first < sample->slot)
+		first = sample->slot;
+	if (end > sample->slot + sample->more_slots + 1)
+		end = sample->slot + sample->more_slots + 1;
+	return end > first ? (uint32_t)(end - first) : 0;
+}
+
+/** What a series and a stack have in a range. */
+struct model_sum {
+	bool found;
+	int64_t value;
+};
+
+static inline void dump_model_sums(const struct model_sum sums[MODEL_SERIES][MODEL_STACKS],
+				   enum scan_detail detail, struct dump *dump)
+{
+	char line[2048];
+
+	for (uint32_t series = 0; series < MODEL_SERIES; series++) {
+		for (uint32_t stack = 0; stack < MODEL_STACKS; stack++) {
+			if (!sums[series][stack].found)
+				continue;
+			line[0] = 0;
+			if (detail == DUMP_SERVICE_SUMS)
+				sprintf(line, "s%u", series % 3);
+			else if (detail != SCAN_SUMS)
+				model_labels_text(series, line);
+			strcat(line, " ");
+			model_stack_text(stack, line + strlen(line));
+			dump_add(dump, line, sums[series][stack].value);
+		}
+	}
 }
 
 static inline void model_dump(const struct model *model, const char *selector_text,
 			      struct time_range range, enum scan_detail detail, struct dump *dump)
 {
+	struct model_sum sums[MODEL_SERIES][MODEL_STACKS] = { 0 };
+	char labels[MODEL_SERIES][64], stacks[MODEL_STACKS][128], line[256];
 	struct selector selector = selector_of(selector_text);
 	bool wanted[MODEL_SERIES];
-	char line[2048];
 
 	*dump = (struct dump){ 0 };
-	for (uint32_t i = 0; i < MODEL_SERIES; i++)
+	for (uint32_t i = 0; i < MODEL_SERIES; i++) {
 		wanted[i] = model_matches(i, &selector);
+		model_labels_text(i, labels[i]);
+	}
+	for (uint32_t i = 0; i < MODEL_STACKS; i++)
+		model_stack_text(i, stacks[i]);
 	for (uint32_t i = 0; i < model->count; i++) {
 		const struct model_sample *sample = &model->samples[i];
 		uint32_t slots = wanted[sample->series] ? slots_in_range(sample, range) : 0;
+		int64_t each = sample->value / (sample->more_slots + 1);
+		struct model_sum *sum = &sums[sample->series][sample->stack];
 
 		if (!slots)
 			continue;
-		line[0] = 0;
-		if (detail == DUMP_SERVICE_SUMS)
-			sprintf(line, "s%u", sample->series % 3);
-		else if (detail != SCAN_SUMS)
-			model_labels_text(sample->series, line);
-		if (detail == SCAN_ROWS) {
-			sprintf(line + strlen(line), " %llu",
-				(unsigned long long)(sample->slot * TEST_SLOT_NS / NS_PER_MS));
-			append_length_text(sample->more_slots, line);
-			slots = sample->more_slots + 1; // such rows come whole
-		}
-		strcat(line, " ");
-		model_stack_text(sample->stack, line + strlen(line));
-		dump_add(dump, line, sample->value / (sample->more_slots + 1) * slots);
+		sum->found = true;
+		sum->value += each * slots;
+		if (detail != SCAN_ROWS)
+			continue;
+		char *end = stpcpy(line, labels[sample->series]);
+		end += sprintf(end, " %llu",
+			       (unsigned long long)(sample->slot * TEST_SLOT_NS / NS_PER_MS));
+		end = stpcpy(append_length_text(sample->more_slots, end), " ");
+		strcpy(end, stacks[sample->stack]);
+		dump_add(dump, line, each * (sample->more_slots + 1)); // such rows come whole
 	}
+	if (detail != SCAN_ROWS)
+		dump_model_sums(sums, detail, dump);
 	dump_finish(dump);
 	selector_deinit(&selector);
 }
