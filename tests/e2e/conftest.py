@@ -9,9 +9,13 @@ import subprocess
 import pytest
 
 from fleet import ROOT, Agent, Collector, build_folder, unique, workload
+from shared_fleet import FLAGS, SharedFleet, own_fleet
 
 
 PPROFILE = "go.opentelemetry.io/collector/pdata/pprofile@v0.165.0"
+
+
+SHARED_FLEET = pytest.StashKey()
 
 
 def missing_requirement():
@@ -28,6 +32,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: "fleet" not in item.fixturenames)
     for item in items:
         if "runs" in item.fixturenames:  # once for all of them
             item.add_marker(pytest.mark.samples_cpu)
@@ -75,17 +80,23 @@ def start_agent(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def fleet(tmp_path_factory):
-    """A collector and an agent for all tests that only look; the agent samples fast, so that
-    seconds of work are thousands of samples."""
-    folder = tmp_path_factory.mktemp("fleet")
-    with Collector(folder / "data", folder / "collector.log") as collector:
-        agent = Agent(collector.grpc, folder / "agent", ["--frequency", "997"])
-        try:
-            collector.wait_for_agent()
-            yield collector
-        finally:
-            agent.stop()
+def fleet(request, tmp_path_factory):
+    """A collector and an agent for all tests that only look."""
+    claims, folder = request.config.getoption("claims", None), tmp_path_factory.mktemp("fleet")
+    if not claims:
+        with own_fleet(folder, FLAGS) as running:
+            yield running
+        return
+    shared = request.config.stash[SHARED_FLEET] = SharedFleet(claims, folder)
+    yield shared.running
+    shared.leave(wait=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """After the last test that looks at the shared fleet: they come first."""
+    if SHARED_FLEET in item.config.stash and nextitem and "fleet" not in nextitem.fixturenames:
+        item.config.stash[SHARED_FLEET].leave(wait=False)
 
 
 @pytest.fixture(scope="session")
