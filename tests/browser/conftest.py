@@ -83,9 +83,10 @@ def missing_for_real():
     return f"not built: {', '.join(missing)}" if missing else None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def real_url(tmp_path_factory):
-    """A real collector with a real agent's profiles of two workloads; or the one at CAIRN_URL."""
+    """A real collector with a real agent's profiles of two workloads; or the one at CAIRN_URL. Not for longer than one file needs
+    it: the agent samples the browsers, too."""
     if os.environ.get("CAIRN_URL"):
         yield os.environ["CAIRN_URL"].rstrip("/")
         return
