@@ -262,6 +262,9 @@ repeat = "make $(strip $(foreach name,BUILD SANITIZE CC CLANG,$(if $(findstring 
 # Its tests are pytest's: --again with it where they measure what the kernel schedules.
 pytest = tests/run-pytest --make $(repeat) $(if $(TEST),--test "$$TEST")
 
+# What only tests run is linked by gold where there is one, in half the time: they are 350 programs.
+LINK_FAST := $(if $(CROSS)$(SANITIZE),,$(if $(shell $(CC) -fuse-ld=gold -Wl,--version 2>/dev/null),-fuse-ld=gold))
+
 UNIT_LIBS_base = $(BASE_A)
 UNIT_LIBS_proto = $(PROTO_A) $(BASE_A)
 UNIT_LIBS_agent = $(AGENT_A) $(PROTO_A) $(BASE_A)
@@ -282,7 +285,7 @@ define unit_rule
 $(filter $(BUILD)/tests/$(1)/%,$(UNIT_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_LIBS_$(1))
 	mkdir -p $$(@D)
 	$$(call say,LD,$$@)
-	$$(CC) $$(LDFLAGS) $$^ -lcmocka $(UNIT_LINK_$(1)) -o $$@
+	$$(CC) $$(LDFLAGS) $(LINK_FAST) $$^ -lcmocka $(UNIT_LINK_$(1)) -o $$@
 endef
 $(foreach folder,base bpf proto agent collector cli,$(eval $(call unit_rule,$(folder))))
 
@@ -688,7 +691,7 @@ $(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lmicrohttpd -lzstd $(AGENT_LIBS) -o $@
+	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $(LINK_FAST) $^ -lprotobuf-c -lnghttp2 -lmicrohttpd -lzstd $(AGENT_LIBS) -o $@
 
 # ---- running --------------------------------------------------------------------------------
 
