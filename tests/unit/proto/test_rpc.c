@@ -495,7 +495,7 @@ static void *call_echo(void *argument)
 
 		caller->status =
 			rpc_client_call(client, "/test/Echo", &request, 60 * 1000, &response, NULL);
-		if (response.size != request.size)
+		if (caller->status == RPC_OK && response.size != request.size)
 			caller->status = RPC_INTERNAL;
 	}
 	rpc_client_close(client);
