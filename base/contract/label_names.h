@@ -21,6 +21,8 @@
 #define LABEL_WORKLOAD_KIND "workload_kind"
 #define LABEL_VERSION       "version"
 #define LABEL_UNIT          "unit"
+// What a process says of itself: no label of label_specs().
+#define LABEL_INSTANCE "instance" // service.instance.id
 // What was measured.
 #define LABEL_WAIT         "wait"
 #define LABEL_STATE        "state"

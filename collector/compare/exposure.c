@@ -31,14 +31,31 @@ static struct steps steps_of(struct time_range range)
 	return steps;
 }
 
+/** A pod, outside pods what service.instance.id tells apart, or all else of a node. */
+static int group_automatically(const struct store_selection *selection, struct query_groups *groups)
+{
+	static const char *const names[] = { LABEL_TENANT, LABEL_NODE, LABEL_NAMESPACE, LABEL_POD,
+					     LABEL_INSTANCE };
+	_cleanup_(query_groups_deinit) struct query_groups pods = { 0 };
+	int rc = query_groups_init(groups, selection, names, ARRAY_SIZE(names));
+
+	if (!rc)
+		rc = query_groups_init(&pods, selection, names, ARRAY_SIZE(names) - 1);
+	if (rc)
+		return rc;
+	// A pod is one, whatever its processes say of themselves: all its series join the first one's group.
+	for (uint32_t i = 0; i < selection->series_count; i++)
+		if (labels_get(&selection->series[i].labels, LABEL_POD))
+			groups->of_series[i] =
+				groups->of_series[pods.first_series[pods.of_series[i]]];
+	return 0;
+}
+
 static int group_instances(const struct store_selection *selection, const char *per,
 			   struct query_groups *groups)
 {
-	static const char *const automatic[] = { LABEL_TENANT, LABEL_NODE, LABEL_NAMESPACE,
-						 LABEL_POD };
-
 	if (strcmp(per, EXPOSURE_PER_AUTO) == 0)
-		return query_groups_init(groups, selection, automatic, ARRAY_SIZE(automatic));
+		return group_automatically(selection, groups);
 	return query_groups_init(groups, selection, &per, strcmp(per, EXPOSURE_PER_NONE) ? 1 : 0);
 }
 

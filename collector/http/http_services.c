@@ -11,7 +11,8 @@ static void append_service(struct buffer *body, const struct query_service *serv
 	json_append_string(body, service->name);
 	buffer_append_string(body, ",\"total\":");
 	json_append_int(body, service->total);
-	buffer_printf(body, ",\"nodes\":%u,\"pods\":%u}", service->node_count, service->pod_count);
+	buffer_printf(body, ",\"nodes\":%u,\"pods\":%u,\"instances\":%u}", service->node_count,
+		      service->pod_count, service->instance_count);
 }
 
 void http_handle_services(struct http_api *api, const struct api_request *request,

@@ -149,6 +149,7 @@ struct query_service {
 	int64_t total;       // in the type's unit
 	uint32_t node_count; // distinct labels `node` of its series with rows in the range
 	uint32_t pod_count;
+	uint32_t instance_count; // distinct service.instance.id
 };
 
 struct query_service_set {

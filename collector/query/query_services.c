@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Services by their value, with how many nodes and pods each runs on.
+// Services by their value, with how many nodes, pods and instances each runs on.
 #include "collector/query/query.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static int compare_services(const void *a, const void *b)
 }
 
 static int fill_set(const struct query_groups *groups, const int64_t *totals, const uint32_t *nodes,
-		    const uint32_t *pods, struct query_service_set *set)
+		    const uint32_t *pods, const uint32_t *instances, struct query_service_set *set)
 {
 	set->services = calloc(groups->count + 1ULL, sizeof(*set->services));
 	if (!set->services)
@@ -64,6 +64,7 @@ static int fill_set(const struct query_groups *groups, const int64_t *totals, co
 			.total = totals[group],
 			.node_count = nodes[group],
 			.pod_count = pods[group],
+			.instance_count = instances[group],
 		};
 		set->total = (int64_t)((uint64_t)set->total + (uint64_t)totals[group]);
 	}
@@ -90,7 +91,8 @@ int query_services(const struct query *query, struct query_service_set *ret_set,
 	_cleanup_free_ int64_t *totals = calloc(groups.count, sizeof(*totals));
 	_cleanup_free_ uint32_t *nodes = calloc(groups.count, sizeof(*nodes));
 	_cleanup_free_ uint32_t *pods = calloc(groups.count, sizeof(*pods));
-	if (!totals || !nodes || !pods)
+	_cleanup_free_ uint32_t *instances = calloc(groups.count, sizeof(*instances));
+	if (!totals || !nodes || !pods || !instances)
 		return error_set(err, -ENOMEM, "out of memory for %u services", groups.count);
 	if (selection->series_count)
 		rc = store_activity(query->store, selection, query->range,
@@ -102,7 +104,9 @@ int query_services(const struct query *query, struct query_service_set *ret_set,
 	if (!rc)
 		rc = count_values(selection, &groups, LABEL_POD, pods);
 	if (!rc)
-		rc = fill_set(&groups, totals, nodes, pods, &set);
+		rc = count_values(selection, &groups, LABEL_INSTANCE, instances);
+	if (!rc)
+		rc = fill_set(&groups, totals, nodes, pods, instances, &set);
 	if (rc)
 		return error_set(err, rc, "out of memory for %u services", groups.count);
 

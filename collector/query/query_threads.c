@@ -20,8 +20,8 @@
 
 /* Who a thread is. Series of one tell apart what was measured, not whose it is. */
 static const char *const names[] = {
-	LABEL_TENANT, LABEL_SERVICE,   LABEL_NODE,    LABEL_NAMESPACE,
-	LABEL_POD,    LABEL_CONTAINER, LABEL_PROCESS, LABEL_THREAD,
+	LABEL_TENANT,    LABEL_SERVICE,  LABEL_NODE,    LABEL_NAMESPACE, LABEL_POD,
+	LABEL_CONTAINER, LABEL_INSTANCE, LABEL_PROCESS, LABEL_THREAD,
 };
 
 /* The last has a part for each wait class. */

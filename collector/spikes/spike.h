@@ -8,8 +8,6 @@
 #include "collector/spikes/spike_type.h"
 #include "collector/store/store.h"
 
-#define LABEL_INSTANCE "instance" // service.instance.id, which a process says of itself
-
 enum {
 	CAUSE_TEXT_BYTES = 256, // of a frame's name: longer ones are cut
 	CAUSE_VALUES_MAX = 3,   // of a label that are named

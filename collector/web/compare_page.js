@@ -253,8 +253,10 @@ class ComparePage {
 		range.title = `${formatTime(first)} to ${formatTime(last)}`;
 		const text = element("span", "compare-query", patch.query || "all services");
 		text.title = side.query || "{}";
+		const figures = element("span", "muted", [figure, instances].filter((part) => part).join(" · "));
+		figures.title = "An instance is a pod; outside pods a service.instance.id, or else a node";
 		return element("div", `compare-side side-${"ab"[number]}`, element("span", "side-letter", "AB"[number]),
-			       element("div", "side-text", text, range, element("span", "muted", [figure, instances].filter((part) => part).join(" · "))), link);
+			       element("div", "side-text", text, range, figures), link);
 	}
 
 	async #loadValues(view, range) {

@@ -43,8 +43,8 @@ export function judge({ now, before, series }, range, stored) {
 	const hasBefore = Boolean(stored.oldest_ms) && stored.oldest_ms < day.to_ms;
 	const coresBefore = new Map(before.services.map(({ service, total }) => [service, total / 1e6 / cover(day)]));
 	const ratesOf = new Map(series.series.map(({ group, values }) => [group, values.map((value) => value / 1e6 / step_ms)]));
-	const services = now.services.map(({ service, total, nodes, pods }) => ({
-		name: service, cores: total / 1e6 / cover(range), share: now.total ? total / now.total : 0, nodes, pods,
+	const services = now.services.map(({ service, total, nodes, pods, instances }) => ({
+		name: service, cores: total / 1e6 / cover(range), share: now.total ? total / now.total : 0, nodes, pods, instances,
 		before: hasBefore ? coresBefore.get(service) ?? 0 : null, rates: ratesOf.get(service) ?? null }));
 
 	return { services, cores: now.total / 1e6 / cover(range), count: now.service_count, hasBefore,
@@ -86,7 +86,7 @@ function panel({ services, cores, count, before, hasBefore }, context) {
 			rows.push(...rest.slice(0, UNFOLDED_MAX).map((service) => serviceRow(service, context)));
 	}
 	const titles = [["Service", ""], ["CPU cores", "number"], ["Share", "number"], ["Since yesterday", "number"],
-			["In this range", "spark"], ["Nodes", "number"], ["Pods", "number"]];
+			["In this range", "spark"], ["Nodes", "number"], [placesTitle(services), "number"]];
 	const made = element("section", "panel", head, services.length ? element("div", "list-scroller", element("table", "list-table services-table",
 		element("thead", "", element("tr", "", ...titles.map(([title, kind]) => element("th", kind, title)))),
 		element("tbody", "", ...rows))) : element("p", "page-message", "No service used CPU time in this range."));
@@ -94,8 +94,19 @@ function panel({ services, cores, count, before, hasBefore }, context) {
 
 	if (day)
 		day.title = hasBefore ? `The same time a day before: ${formatNumber(before)} cores in all` : "The store does not reach back to the same time a day before";
+	const places = made.querySelector("th:last-child");
+
+	if (places)
+		places.title = "Pods; of a service outside pods, its values of service.instance.id";
 	made.ariaLabel = "Services";
 	return made;
+}
+
+/** The title of the column of pods, or of instances outside pods. */
+function placesTitle(services) {
+	const hasPods = services.some(({ pods }) => pods), hasOthers = services.some(({ pods, instances }) => !pods && instances);
+
+	return hasOthers ? (hasPods ? "Pods, instances" : "Instances") : "Pods";
 }
 
 /** The address of @service's page at the view's range. */
@@ -123,7 +134,7 @@ function serviceRow(service, context) {
 		changed.title = `${formatNumber(service.before)} cores a day before`;
 	return element("tr", "", element("td", "name", link, bar), number(formatNumber(service.cores)), number(formatShare(service.share, 1)), changed,
 		       element("td", "spark", ...(service.rates ? [spark(service, context)] : [])),
-		       number(formatCount(service.nodes)), number(service.pods ? formatCount(service.pods) : "–"));
+		       number(formatCount(service.nodes)), number(service.pods || service.instances ? formatCount(service.pods || service.instances) : "–"));
 }
 
 /** One row for all small services; a click lists them. */

@@ -432,7 +432,8 @@ class Api:
         for name, (_, nodes, *_) in self.data.services.items():
             total = int(sum(self.data.usage(name, from_s + shift, to_s + shift)) * factors.get(name, 1))
             if total:
-                rows.append({"service": name, "total": total, "nodes": len(nodes), "pods": 3 if name == "llm-gateway" else 0})
+                rows.append({"service": name, "total": total, "nodes": len(nodes), "pods": 3 if name == "llm-gateway" else 0,
+                             "instances": 4 if name == "embedding-worker" else 0})
         rows.sort(key=lambda row: -row["total"])
         return {**self.type_fields(params), "total": sum(row["total"] for row in rows), "service_count": len(rows),
                 "services": rows[:int(params.get("limit", 100))]}

@@ -222,7 +222,7 @@ TEST(truncation_keeps_both_sides_values)
 
 enum { FUNCTIONS = 8 };
 
-static void add_pod(struct store *store, const char *pod)
+static void add_instance(struct store *store, const char *pod, const char *instance)
 {
 	struct labels labels = { 0 };
 
@@ -230,6 +230,8 @@ static void add_pod(struct store *store, const char *pod)
 	assert_int_equal(0, labels_set(&labels, "node", "n1"));
 	if (*pod)
 		assert_int_equal(0, labels_set(&labels, "pod", pod));
+	if (*instance)
+		assert_int_equal(0, labels_set(&labels, "instance", instance));
 	memory_store_add_series(store, &labels, PROFILE_TYPE_CPU);
 	labels_deinit(&labels);
 }
@@ -253,7 +255,7 @@ static struct store *pods_store(uint32_t pods)
 	}
 	for (uint32_t i = 0; i < pods; i++) {
 		snprintf(name, sizeof(name), "llm-%u", i);
-		add_pod(store, name);
+		add_instance(store, name, "");
 	}
 	return store;
 }
@@ -370,6 +372,30 @@ TEST(rates_are_per_pod)
 	store_close(store);
 }
 
+/** Instances are pods, outside them what service.instance.id tells apart, and the rest of a node. */
+TEST(processes_outside_pods_are_instances)
+{
+	static const char *const instances[][2] = {
+		{ "", "a" }, { "", "b" }, { "p", "x" }, { "p", "y" }, { "", "" }
+	};
+	struct store *store = pods_store(0);
+	struct comparison comparison;
+	struct selector selector;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(instances); i++) {
+		add_instance(store, instances[i][0], instances[i][1]);
+		for (int side = 0; side < 2; side++)
+			for (uint64_t at = minutes[side].from_ns; at < minutes[side].to_ns;
+			     at += 5 * SLOT_NS)
+				add_tick(store, i, 1, at);
+	}
+	ask(store, &selector, minutes, COMPARISON_RATE, &comparison);
+	EXPECT_EQ(4, comparison.sides[0].instances, "a, b, the pod, the node");
+	comparison_deinit(&comparison);
+	selector_deinit(&selector);
+	store_close(store);
+}
+
 /** A pod that lived for a half of the range used as much while it lived. */
 TEST(a_pod_counts_while_it_is_there)
 {
@@ -454,7 +480,9 @@ RUN_TESTS(cmocka_unit_test(both_sides_equal_their_merges),
 	  cmocka_unit_test(functions_are_sorted_by_change),
 	  cmocka_unit_test(truncation_keeps_both_sides_values),
 	  cmocka_unit_test(a_known_change_is_significant_alone),
-	  cmocka_unit_test(rates_are_per_pod), cmocka_unit_test(a_pod_counts_while_it_is_there),
+	  cmocka_unit_test(rates_are_per_pod),
+	  cmocka_unit_test(processes_outside_pods_are_instances),
+	  cmocka_unit_test(a_pod_counts_while_it_is_there),
 	  cmocka_unit_test(a_short_life_in_a_long_range_is_seen),
 	  cmocka_unit_test(an_empty_side_makes_nothing_significant),
 	  cmocka_unit_test(a_failing_store_fails_the_comparison))

@@ -72,6 +72,7 @@ TEST(series_without_a_service_are_one)
 
 		snprintf(pod, sizeof(pod), "p%d", i);
 		assert_int_equal(0, labels_set(&labels, "pod", pod));
+		assert_int_equal(0, labels_set(&labels, "instance", i ? "b" : "a"));
 		struct memory_sample sample = {
 			.series = memory_store_add_series(store, &labels, PROFILE_TYPE_CPU),
 			.slot_ns = 20000000,
@@ -85,6 +86,7 @@ TEST(series_without_a_service_are_one)
 	EXPECT_STR("", set.services[0].name, "name");
 	assert_int_equal(15, set.services[0].total);
 	assert_int_equal(3, set.services[0].pod_count);
+	assert_int_equal(2, set.services[0].instance_count);
 	assert_int_equal(0, set.services[0].node_count);
 	query_service_set_deinit(&set);
 	query.type = PROFILE_TYPE_RSS;

@@ -30,7 +30,8 @@ static uint32_t add_series(struct store *store, uint32_t thread, size_t kind)
 
 	snprintf(name, sizeof(name), "t%u", thread / 2);
 	assert_int_equal(0, labels_set(&labels, LABEL_SERVICE, "llm"));
-	assert_int_equal(0, labels_set(&labels, LABEL_NODE, thread % 2 ? "a" : "b"));
+	assert_int_equal(0, labels_set(&labels, thread % 4 < 2 ? LABEL_NODE : LABEL_INSTANCE,
+				       thread % 2 ? "a" : "b"));
 	assert_int_equal(0, labels_set(&labels, LABEL_THREAD, name));
 	if (marks[kind][0] && *marks[kind][0])
 		assert_int_equal(0, labels_set(&labels, marks[kind][0], marks[kind][1]));
@@ -61,6 +62,14 @@ static struct store *random_threads(void)
 	return store;
 }
 
+/** Its node or its instance, as add_series() has set one. */
+static const char *place_of(const struct labels *labels)
+{
+	const char *node = labels_get(labels, LABEL_NODE);
+
+	return node ? node : labels_get(labels, LABEL_INSTANCE);
+}
+
 /** The sum of what one part of @thread has in @range. */
 static int64_t naive_part(const struct store *store, const struct timeline_thread *thread,
 			  const struct thread_part *part, struct time_range range)
@@ -74,8 +83,7 @@ static int64_t naive_part(const struct store *store, const struct timeline_threa
 
 		wait = !is_blocked ? "" : wait ? wait : "other";
 		if (strcmp(series->type, part->type) == 0 && strcmp(wait, part->wait) == 0 &&
-		    strcmp(labels_get(&series->labels, LABEL_NODE),
-			   labels_get(&thread->labels, LABEL_NODE)) == 0 &&
+		    strcmp(place_of(&series->labels), place_of(&thread->labels)) == 0 &&
 		    strcmp(labels_get(&series->labels, LABEL_THREAD),
 			   labels_get(&thread->labels, LABEL_THREAD)) == 0)
 			sum += sample_value(&store->samples[i], range);
