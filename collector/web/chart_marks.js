@@ -26,7 +26,7 @@ export function marksOf(answers, range, stored) {
 		 shedding: sheddingOf(answers.shedding, range, stored), gaps: answers.presence ? gapsOf(answers.presence, range, stored) : [] };
 }
 
-/** The gaps of marksOf(). Agents report their overhead at least every few seconds. Without any in the range they do not, and nothing is known. */
+/** The gaps of marksOf(), by what the agents counted. Without any counter in the range nothing is known. */
 export function gapsOf(answer, range, stored) {
 	const { first_ms, step_ms } = stepsOf(answer);
 	const values = answer.series[0]?.values ?? [];

@@ -213,11 +213,12 @@ export async function fetchPresence(view, range, signal) {
 	return presenceOf(where, range, signal);
 }
 
+// With or without an overhead budget an agent sends its counters with each batch.
 function presenceOf(where, range, signal) {
-	return request("series", { from: range.from_ms, to: range.to_ms, type: TYPE.OVERHEAD, query: formatSelector(where), step: presenceStep(range) }, signal);
+	return request("series", { from: range.from_ms, to: range.to_ms, type: TYPE.EVENTS, query: formatSelector(where), step: presenceStep(range) }, signal);
 }
 
-// Each agent reports its overhead several times in such a step. The default is longer from 75 minutes on.
+// Each agent sends several batches in such a step. The default is longer from 75 minutes on.
 const PRESENCE_STEP_S = 15;
 const DEFAULT_STEPS = 300;
 

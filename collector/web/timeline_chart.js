@@ -122,7 +122,7 @@ export class TimelineChart extends EventTarget {
 		const corner = this.canvas.getBoundingClientRect();
 		const { grid } = this.#timeline ?? { grid: null };
 
-		return { grid, x: corner.x + this.#left(), width: this.#plotWidth(), rows: this.#items.filter(({ row }) => row).map(({ top, row }) => ({
+		return { grid, gaps: this.#gaps, x: corner.x + this.#left(), width: this.#plotWidth(), rows: this.#items.filter(({ row }) => row).map(({ top, row }) => ({
 			name: row.name, key: row.key, threads: row.threads, y: corner.y + top - this.scroller.scrollTop + this.#rowHeight / 2,
 			largest: [...row.largest].map((at) => (at < 0 ? "" : row.parts[at].title)) })) };
 	}

@@ -42,6 +42,7 @@ def fake(shared_fake):
     """The fake collector with its default data, answering without delay."""
     shared_fake.server.away, shared_fake.server.delay_s = False, 0
     shared_fake.server.api.data.excess, shared_fake.server.api.data.silent = False, None
+    shared_fake.server.api.data.has_budget = True
     shared_fake.server.requests.clear()
     if time.time() - shared_fake.server.api.data.started_s > FRESH_S:
         shared_fake.server.api.data.begin_now()

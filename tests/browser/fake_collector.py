@@ -192,6 +192,7 @@ class Data:
         self.trees = {} if empty else {
             name: make_tree(name, s[3], max(40, node_count * s[0] / cores * 1.6), seed) for name, s in self.services.items()}
         self.hit = {name: make_tree(name + "-spike", s[3], 400, seed) for name, s in self.services.items() if s[4]}
+        self.has_budget = True  # else agents report the overhead of GPU probes alone, when there are calls
         self.silent = None  # (from_s, to_s): no agent sent data
         self.excess = False  # a process has reached its quota of series
         self.has_gpus = bool(profiles.TRAINER.keys() & self.services.keys())
@@ -362,11 +363,14 @@ class Api:
         for gpu in range(2) if profile_type in profiles.GPU_LEVELS and self.data.has_gpus else []:
             yield ({"service": "gpu", "node": "gpu-b7", "gpu": str(gpu), "gpu_uuid": f"GPU-{gpu}b1c7f02", "gpu_model": "NVIDIA H100 80GB HBM3"},
                    functools.partial(profiles.gpu_level, profile_type, gpu))
-        if profile_type == profiles.OVERHEAD:
+        if profile_type == profiles.OVERHEAD and not self.data.has_budget:
+            since_s = self.data.started_s - SPIKE_AGE_S + 45
+            yield {"service": profiles.AGENT, "node": "gpu-a1", "program": "gpu_probes"}, lambda from_s, to_s: int(max(0, to_s - max(from_s, since_s)) * 1e6)
+        elif profile_type == profiles.OVERHEAD:
             for program, cores in profiles.PROGRAMS.items():
                 yield {"service": profiles.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int(self.spoken_s(from_s, to_s) * cores * 1e9)
         for counter, node, per_s in profiles.DROPS if profile_type == profiles.EVENTS else []:
-            yield {"service": profiles.AGENT, "node": node, "counter": counter}, lambda from_s, to_s, per_s=per_s: int((to_s - from_s) * per_s)
+            yield {"service": profiles.AGENT, "node": node, "counter": counter}, lambda from_s, to_s, per_s=per_s: int(self.spoken_s(from_s, to_s) * per_s)
         if profile_type == profiles.SHEDDING_CHANGES:
             for at_s, node, setting in self.data.changes:
                 yield {"service": profiles.AGENT, "node": node, **setting}, lambda from_s, to_s, at_s=at_s: int(from_s <= at_s < to_s)

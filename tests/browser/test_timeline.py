@@ -120,6 +120,13 @@ def test_a_gap_is_not_idle(fake, open_page, artefact):
     page.screenshot(artefact("timeline-gap"))
 
 
+def test_an_agent_without_a_budget_leaves_no_gap(fake, open_page):
+    fake.server.api.data.has_budget = False
+    begin = begin_of(fake)
+    page = open_page(f"{fake.url}/?page=timeline&query={SERVICE}&live=off&from={begin}&to={begin + 60}")
+    assert plot(page)["gaps"] == []
+
+
 def test_a_selection_without_threads_says_what_to_do(fake, open_page):
     page = open_page(fake.url + "/?page=timeline&query=nobody&live=off")
     assert "No threads in this range." in page.text("#page-timeline .panel-message")
