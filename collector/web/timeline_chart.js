@@ -14,7 +14,7 @@ const NAMES_WIDTH = 190; // px left of the plot
 const NAMES_SHARE = 0.28; // of the width, at most
 const RIGHT = 12; // px
 const ROW_HEIGHT = 20; // at least; where there is room up to
-const ROW_HEIGHT_MAX = 36;
+const ROW_HEIGHT_MAX = 64;
 const BAR_GAP = 5; // between the bars of two rows
 const HATCH = 4; // slots and pixels between hatches
 const GROUP_HEIGHT = 24;
@@ -355,6 +355,15 @@ export class TimelineChart extends EventTarget {
 		return !row || count === 0 || (!this.#drag && (x < 0 || y > this.height - AXIS_HEIGHT)) ? null : { row, slot, x: event.clientX, y: event.clientY };
 	}
 
+	/** The row whose name is at the pointer. */
+	#namedAt(event) {
+		const corner = this.canvas.getBoundingClientRect();
+		const place = event.clientY - corner.y + this.scroller.scrollTop;
+		const item = this.#items.find(({ row, top, height }) => row && place >= top && place < top + height);
+
+		return event.clientX < corner.x + this.#left() && event.clientY < corner.y + this.height - AXIS_HEIGHT ? item?.row : null;
+	}
+
 	#onDown(event) {
 		const at = event.button === 0 ? this.#at(event) : null;
 
@@ -371,8 +380,13 @@ export class TimelineChart extends EventTarget {
 		this.#hover = at;
 		if (this.#drag)
 			this.#drag.to = at.slot;
+		const named = at ? null : this.#namedAt(event);
+		// Only bars can be clicked.
+		this.canvas.style.cursor = at && (this.#drag || barAt(at.row, at.slot)) ? "pointer" : "default";
 		if (at)
 			this.tooltip.show(this.#isDragged(event) ? this.#dragNote() : this.#note(at), event.clientX, event.clientY);
+		else if (named)
+			this.tooltip.show(nameNote(named), event.clientX, event.clientY);
 		else
 			this.tooltip.hide();
 		this.#redraw();
@@ -550,4 +564,11 @@ export class TimelineChart extends EventTarget {
 			rows.append(element("dt", "", "Not sampled"), element("dd", "", formatDuration(unknown), element("b", "", formatShare(unknown, whole))));
 		return [...head, rows, element("span", "muted", `Click for its stacks: ${bar.part.title}, ${formatDuration((bar.end - bar.first) * slot_ms * 1e6)}`)];
 	}
+}
+
+/** Why a row may be several threads. */
+function nameNote({ name, threads }) {
+	return [element("strong", "frame-name", name), ...(threads > 1 ? [
+		element("span", "", `${threads} threads of the process have this name: the row adds up their time`),
+		element("span", "muted", "Give the threads names to see a row for each")] : [])];
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The timeline page: threads as rows, the stacks of a bar, zoom, keyboard, gaps."""
 
+import json
 import urllib.parse
 
 import pytest
@@ -11,6 +12,13 @@ from fake_collector import SPIKE_AGE_S
 SERVICE = "llm-gateway"
 SECONDS = 8
 SLOTS_A_SECOND = 50
+
+
+@pytest.fixture
+def call_rows(fake, open_page):
+    """call_rows(answer): the groups of rows of an answer of /api/v1/timeline."""
+    page = open_page(fake.url + "/?page=timeline&live=off")
+    return lambda answer: page.evaluate(f"import('/timeline_rows.js').then((m) => m.timelineOf({json.dumps(answer)}).groups)")
 
 
 def begin_of(fake):
@@ -109,6 +117,23 @@ def test_keyboard_reads_slots_and_selects(fake, open_page):
     page.settle()
     begin_ms = (begin_of(fake) + SECONDS // 2) * 1000
     assert view(page, "sel") == f"{begin_ms - 100}-{begin_ms + 300}" and 'thread="worker-1"' in view(page, "thread")
+
+
+def test_only_bars_can_be_clicked(fake, open_page):
+    page = open_timeline(open_page, fake)
+    cursor = "document.querySelector('.timeline-spacer canvas').style.cursor"
+    x, y = place(page, 0, 10)
+    page.hover(x, y)
+    assert page.evaluate(cursor) == "pointer"
+    page.hover(plot(page)["x"] - 60, y)
+    assert page.evaluate(cursor) == "default" and page.text("#tooltip") == "worker-0"
+
+
+def test_instances_have_rows_of_their_own(call_rows):
+    parts = [{"type": profiles.CPU, "total": 10, "runs": [0, 1, 10]}]
+    threads = [{"labels": {"service": "s", "instance": name, "process": "python3", "thread": "python3"}, "active": 10, "parts": parts} for name in ("s-0", "s-1")]
+    groups = call_rows({"from_ns": 0, "slot_ns": 10, "slot_count": 1, "threads": threads, "left_out": 0, "left_out_active": 0})
+    assert [(group["title"], group["where"]) for group in groups] == [("python3", "s-0"), ("python3", "s-1")]
 
 
 def test_a_gap_is_not_idle(fake, open_page, artefact):
