@@ -39,6 +39,7 @@ export class RangePicker extends EventTarget {
 			formatRange(range.from_ms, range.to_ms, this.#now_ms()));
 		if (!preset && range)
 			this.text.append(element("span", "control-note", ` ${formatDuration((range.to_ms - range.from_ms) * 1e6)}`));
+		byId("range-button").title = `${this.text.textContent}. Time range (t)`;
 		for (const button of byId("range-presets").children)
 			button.ariaPressed = String(button.dataset.from === preset?.from);
 	}

@@ -5,7 +5,7 @@ import { timeTicks } from "./axis_ticks.js";
 import { formatClock } from "./format.js";
 
 export const SIDES = { left: 52, right: 12 }; // px beside a plot
-const LABEL_HALF = 30; // px of a label that has to fit beside the last tick
+const EDGE = 2; // px right of the last label
 const TICK_HEIGHT = 3; // px
 
 /**
@@ -20,7 +20,8 @@ export function drawTimes({ ctx, palette, left, width, right, baseline, ticksAt 
 	ctx.textAlign = "center";
 	ctx.fillStyle = palette["ink-muted"];
 	places.forEach((x, at) => {
-		ctx.fillText(formatClock(times[at], step_ms), Math.min(x, right - LABEL_HALF), baseline);
+		const text = formatClock(times[at], step_ms);
+		ctx.fillText(text, Math.min(x, right - EDGE - ctx.measureText(text).width / 2), baseline);
 		if (ticksAt !== undefined)
 			ctx.fillRect(x, ticksAt, 1, TICK_HEIGHT);
 	});

@@ -153,7 +153,7 @@ class TimelinePage {
 		const clear = element("button", "button quiet", "Clear");
 		Object.assign(clear, { type: "button", title: "Select nothing (Esc)" });
 		clear.addEventListener("click", () => this.#clear());
-		this.stacks = element("section", "panel timeline-stacks", element("div", "panel-head", this.what, element("span", "grow"), this.parts, this.open, clear), this.path,
+		this.stacks = element("section", "panel timeline-stacks", element("div", "panel-head", this.what, element("span", "grow"), this.open, clear), this.parts, this.path,
 				      element("div", "flame-box", this.flame, progress, message), this.focusText);
 		this.stacks.ariaLabel = "Stacks of the selected bar";
 		this.stacks.hidden = true;

@@ -429,6 +429,18 @@ def test_downloads_match_the_view(fake, open_page):
     assert all(f["query"] == '{service="envoy"}' and int(f["from"]) < int(f["to"]) for f in formats)
 
 
+def test_the_header_keeps_its_places(fake, open_page):
+    page = open_page(fake.url + "/?live=off", width=1440)
+    places = lambda: [page.rect(selector) for selector in ("#type", "#range-button", "#live")]
+    before = places()
+    for preset in ("now-1m", "now-24h"):
+        page.evaluate(f"document.querySelector('.preset[data-from=\"{preset}\"]').click()")
+        page.settle()
+        assert places() == before, preset
+    page.open(fake.url + "/?from=2026-01-31T10:00:00.123Z&to=2026-01-31T11:00:00.456Z")
+    assert places() == before and "2026" in page.evaluate("document.querySelector('#range-button').title")
+
+
 def test_theme_choice_persists(fake, open_page):
     page = open_page(fake.url)
     page.click("#theme")
