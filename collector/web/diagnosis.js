@@ -2,13 +2,17 @@
 // The diagnosis card: the bottleneck of the selected threads, with evidence and advice.
 
 import { LatestRequest } from "./api.js";
+import { TYPE } from "./contract.js";
 import { byId, element, quoted } from "./element.js";
-import { formatBytes, formatNumber, formatShare } from "./format.js";
+import { formatBytes, formatNumber, formatRange, formatShare } from "./format.js";
 import { Popover } from "./popover.js";
 import { specOf } from "./profile_type.js";
-import { fetchDiagnosis, showEvidence } from "./queries.js";
+import { diagnosedRange, fetchDiagnosis, showEvidence, showType } from "./queries.js";
+import { regionsOf } from "./regions.js";
 
 const SHARES_MIN = 0.0005; // smaller ones are not listed
+const HEIGHT_MIN = 420; // px of the card
+const EDGE = 6; // px
 const FRAMES_SHOWN = 12; // of a stack, innermost first
 
 export class DiagnosisCard {
@@ -24,31 +28,42 @@ export class DiagnosisCard {
 		this.popover = new Popover(byId("diagnosis-button"), this.box, () => this.#load());
 	}
 
+	/** Below the chart; where that is low, over its foot. */
+	#place() {
+		const { bottom } = byId("chart-panel").getBoundingClientRect();
+
+		this.box.style.setProperty("--top", `${Math.max(EDGE, Math.min(bottom + EDGE, window.innerHeight - HEIGHT_MIN))}px`);
+	}
+
 	async #load() {
+		const { view } = this.#state, range = this.#range();
+
+		this.#place();
 		this.box.replaceChildren(element("p", "muted", "Loading …"));
 		try {
-			const answer = await this.#request.run((signal) => fetchDiagnosis(this.#state.view, this.#range(), signal));
+			const answer = await this.#request.run((signal) => fetchDiagnosis(view, range, signal));
 			if (answer)
-				this.box.replaceChildren(...this.#card(answer));
+				this.box.replaceChildren(...this.#card(answer, scopeOf(view, range)));
 		} catch (error) {
 			this.box.replaceChildren(element("p", "form-error", error.away ? "Collector unreachable." : `Query failed: ${error.message}`));
 		}
 	}
 
-	#card(answer) {
+	/** @scope: of what it is, in words. */
+	#card(answer, scope) {
 		const { figures = {} } = answer;
 		const evidence = [answer.evidence, ...(answer.more_evidence ?? [])].filter((shown) => shown?.stacks?.length);
 		const cpuOnly = figures.has_wall_clock || answer.class === "no_data" ? [] :
 			[element("p", "muted", "Only CPU time was recorded: off-CPU time is not analyzed.")];
 
-		return [element("h3", "", String(answer.title)),
+		return [element("h3", "", String(answer.title)), element("p", "muted scope", scope),
 			...(answer.evidence?.finding && !answer.evidence.what ? [element("p", "finding", ...quoted(answer.evidence.finding))] : []),
 			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...cpuOnly,
 			...gpuOf(answer),
 			...sharesOf(answer.class === "no_demand" ? [] : answer.shares ?? [], "Share of active thread time"),
-			...evidence.flatMap((shown) => this.#evidence(shown)),
 			element("h4", "", "What to try next"),
-			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", ...quoted(String(sentence)))))];
+			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", ...quoted(String(sentence))))),
+			...evidence.flatMap((shown) => this.#evidence(shown))];
 	}
 
 	#evidence(evidence) {
@@ -70,6 +85,14 @@ export class DiagnosisCard {
 				return element("li", "", element("b", "", formatShare(stack.share, 1)), element("div", "frames", ...frames));
 			}))];
 	}
+}
+
+/** "{service="llm"}, 14:05:00 – 14:06:12 (selected)" */
+function scopeOf(view, range) {
+	const regions = regionsOf(view);
+	const { from_ms, to_ms } = diagnosedRange(view, range);
+
+	return `${showType(view, TYPE.CPU).query || "All services"}, ${formatRange(from_ms, to_ms, Date.now())}${regions.length ? " (selected)" : ""}`;
 }
 
 function spanOf({ range_ns = 0 }) {
@@ -132,7 +155,7 @@ function sharesOf(shares, heading) {
 
 	if (listed.length === 0)
 		return [];
-	return [element("h4", "", heading),
+	return [element("h4", "", heading, element("span", "tick"), "from here on reported as a cause"),
 		element("ul", "shares", ...listed.map(({ title, share, threshold, reached }) => {
 			const bar = element("span", reached ? "bar reached" : "bar");
 			const row = element("li", "", element("span", "share", formatShare(share, 1)), bar, element("span", "", String(title)));

@@ -122,13 +122,19 @@ function onlyIdle(view) {
 	return { query: selectorOf(chosen, [{ ...IDLE, op: "=" }]), type: chosen.type, group_by: "" };
 }
 
-/** The bottleneck of the selected threads, whatever profile type is shown; from the first selected region to the last, if there are any. */
-export function fetchDiagnosis(view, range, signal) {
-	const { query } = showType(view, TYPE.CPU);
+/** What is diagnosed of @range: from the first selected region to the last, if there are any. */
+export function diagnosedRange(view, range) {
 	const regions = regionsOf(view);
 
-	return request("diagnose", { query: selectorOf({ ...view, query }), from: regions.at(0)?.from_ms ?? range.from_ms,
-				     to: regions.at(-1)?.to_ms ?? range.to_ms }, signal);
+	return { from_ms: regions.at(0)?.from_ms ?? range.from_ms, to_ms: regions.at(-1)?.to_ms ?? range.to_ms };
+}
+
+/** The bottleneck of the selected threads, whatever profile type is shown. */
+export function fetchDiagnosis(view, range, signal) {
+	const { query } = showType(view, TYPE.CPU);
+	const { from_ms, to_ms } = diagnosedRange(view, range);
+
+	return request("diagnose", { query: selectorOf({ ...view, query }), from: from_ms, to: to_ms }, signal);
 }
 
 /** What changes in @view to show the profile type behind a verdict. */
