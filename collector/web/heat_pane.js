@@ -3,7 +3,7 @@
 
 import { TYPE } from "./contract.js";
 import { byId, element } from "./element.js";
-import { formatCount, formatDuration, formatSpan, formatStep } from "./format.js";
+import { formatCount, formatDuration, formatRange, formatSpan, formatStep } from "./format.js";
 import { gridOf, isCoarse, meanOf } from "./heat_cells.js";
 import { HeatMap, withRegion } from "./heat_map.js";
 import { fetchLanes } from "./heat_queries.js";
@@ -12,6 +12,7 @@ import { showType } from "./queries.js";
 import { lengthOf, regionsOf, REGIONS_MAX, SLOT_MS, writeRegions } from "./regions.js";
 import { selectedValue, withValue } from "./selector.js";
 import { absoluteTime } from "./time_range.js";
+import { showToast } from "./toast.js";
 
 const REGIONS_TOLD = 3;
 const REFRESH_MS = 20000;
@@ -101,6 +102,7 @@ export class HeatPane {
 		byId("selection-compare").hidden = regions.length !== 1;
 		if (regions.length)
 			byId("selected").replaceChildren(...this.#selectionWords(view, regions));
+		byId("selected").title = regions.slice(0, REGIONS_TOLD).map(({ from_ms, to_ms }) => formatSpan(from_ms, to_ms)).join("\n");
 	}
 
 	/** Select nothing. */
@@ -146,14 +148,25 @@ export class HeatPane {
 
 	#selectionWords(view, regions) {
 		const lane = this.map.lanes.find(({ key }) => key === keyOfLane(view));
-		const told = regions.slice(0, REGIONS_TOLD).map(({ from_ms, to_ms }) => formatSpan(from_ms, to_ms));
-		const words = [element("b", "", formatDuration(lengthOf(regions) * 1e6)), ` selected: ${told.join(", ")}`];
+		const told = regions.slice(0, REGIONS_TOLD).map(({ from_ms, to_ms }) => formatRange(from_ms, to_ms, Date.now()));
+		const words = [element("b", "", formatDuration(lengthOf(regions) * 1e6)), " selected", ...(lane ? [" in ", element("b", "", lane.title)] : []), `: ${told.join(", ")}`];
 
 		if (regions.length > REGIONS_TOLD)
 			words.push(` and ${formatCount(regions.length - REGIONS_TOLD)} more`);
+		if (lane?.wait)
+			words.push(" ", this.#allWaits(view));
 		if (lane)
 			words.push("; ", element("b", "", `${lane.rate.format(meanOf(lane, this.map.grid, regions))} ${lane.rate.unit}`.trim()), " on average");
 		return words;
+	}
+
+	#allWaits(view) {
+		const button = element("button", "link", "show all waits");
+
+		button.type = "button";
+		button.title = "Remove the wait class from the selector";
+		button.addEventListener("click", () => this.#state.change({ query: withValue(view.query, "wait", null), zoom: "" }));
+		return button;
 	}
 
 	/** The flame graph and the table show the selected cells of the lane, at the range that is shown now. */
@@ -167,6 +180,8 @@ export class HeatPane {
 			byId("selected").append(` (${REGIONS_MAX} regions are the most)`);
 			return;
 		}
+		if (query !== view.query)
+			showToast(`Shown from now on: ${lane.title}. The selector is ${query || "{}"}`);
 		this.#state.change({ ...(keyOfLane(view) === lane.key ? {} : { ...shown, query }), zoom: "", sel: writeRegions(regions),
 				     from: absoluteTime(this.#range.from_ms), to: absoluteTime(this.#range.to_ms) });
 	}

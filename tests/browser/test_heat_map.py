@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The heat map: lanes, regions by mouse and keyboard, and links to a moment."""
 
+import re
 import time
 import urllib.parse
 
@@ -106,6 +107,16 @@ def test_a_region_is_compared_with_the_rest(fake, open_page, artefact):
     assert (request["from"], request["to"], request["against"]) == (begin, end, "rest") and request["type"] == profiles.BLOCKED
     assert (request["against_from"], request["against_to"]) == open_range(fake) and 'wait="lock"' in request["query"]
     page.screenshot(artefact("heat-compared"))
+    shown_times = page.evaluate("[...document.querySelectorAll('.compare-input:not([hidden])')].map((i) => [i.value, i.scrollWidth <= i.clientWidth])")
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})?", value) and fits for value, fits in shown_times), shown_times
+    assert "without" in page.text(".side-a") or "parts" not in page.text(".side-a")
+    page.evaluate("document.querySelector('#pages [data-name=service]').click()")
+    page.settle()
+    page.evaluate("document.querySelector('#pages [data-name=compare]').click()")
+    page.settle()
+    assert view(page, "against") == "before" and view(page, "base_from") == "", "the rest of another range is no baseline"
+    page.evaluate("history.go(-2)")
+    page.wait("cairn.settled() && cairn.view().against === 'rest'", "back to the comparison")
     page.evaluate("history.back()")
     page.wait(f"cairn.settled() && cairn.view().sel === '{begin}-{end}'", "Back selects the region again")
     assert page.complaints() == []
@@ -115,6 +126,8 @@ def test_a_lane_shows_its_own_flame_graph(fake, open_page):
     page = open_map(open_page, fake)
     drag(page, profiles.BLOCKED + "/lock", 62 * ROWS, 62 * ROWS + 9)
     assert view(page, "type") == profiles.BLOCKED and view(page, "query") == f'{{wait="lock", service="{SERVICE}"}}'
+    assert f'The selector is {{wait="lock", service="{SERVICE}"}}' in page.text("#toast")
+    assert "selected in Blocked (off-CPU): lock" in page.text("#selection") and "show all waits" in page.text("#selection")
     assert asked(fake, "merge")["type"] == profiles.BLOCKED and asked(fake, "merge")["ranges"] == ranges_of(view(page, "sel"))
     lanes = [lane["key"] for lane in plot(page)["lanes"]]
     assert profiles.CPU + "/" in lanes and profiles.BLOCKED + "/network" in lanes  # they stay
