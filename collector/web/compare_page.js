@@ -15,6 +15,7 @@ import { Panel } from "./panel.js";
 import { typeTitle } from "./profile_type.js";
 import { parseSelector } from "./selector.js";
 import { writeView } from "./state.js";
+import { absoluteTime, isRelative, resolveTime } from "./time_range.js";
 
 const VALUES_MAX = 200; // of a label, to pick from
 
@@ -32,7 +33,7 @@ class ComparePage {
 	constructor(root, context) {
 		this.#context = context;
 		this.#state = context.state;
-		this.controls = new Controls(this.#state, (patch) => this.#change(patch));
+		this.controls = new Controls(this.#state, (patch) => this.#change(patch), () => this.#now_ms());
 		this.sides = element("div", "compare-sides");
 		this.table = new CompareTable(this.controls.shown, this.controls.by);
 		this.#makeFlame();
@@ -239,7 +240,7 @@ class ComparePage {
 		const link = element("a", "button quiet", `Open ${"AB"[number]}`);
 		const figure = comparison.isShare ? "" : `${comparedText(comparison, comparison.totals[number])} ${unitWords(comparison)}`;
 		const instances = `${formatCount(side.instances)} ${side.instances === 1 ? "instance" : "instances"}`;
-		const parts = isWhole ? "" : ` in ${formatCount(side.ranges_ns.length)} parts`;
+		const parts = partsText(side.ranges_ns, this.#now_ms());
 
 		link.href = writeView({ ...view, ...patch }) || "/";
 		link.title = isWhole ? "Its profile" : "Its profile from the first part to the last, with the time between the parts";
@@ -271,14 +272,35 @@ class ComparePage {
 	}
 }
 
+/** What of the time is left out: " without 14:05:30 – 14:05:32". */
+function partsText(ranges_ns, now_ms) {
+	if (ranges_ns.length === 2)
+		return ` without ${formatRange(ranges_ns[0][1] / 1e6, ranges_ns[1][0] / 1e6, now_ms)}`;
+	return ranges_ns.length > 2 ? ` in ${formatCount(ranges_ns.length)} parts, without what lies between` : "";
+}
+
+/** A view's time @text as it is shown: local, unless it moves with the clock. */
+function shownTime(text, now_ms) {
+	return text === "" || isRelative(text) ? text : formatTime(Math.round(resolveTime(text, now_ms)));
+}
+
+/** @text as a view keeps it. What is no time stays, for the error. */
+function keptTime(text, now_ms) {
+	const time_ms = isRelative(text) ? null : resolveTime(text, now_ms);
+
+	return time_ms === null ? text : absoluteTime(time_ms);
+}
+
 /** What is compared with what, and by what. */
 class Controls {
 	#state;
 	#change;
 	#values = {};
+	#now_ms;
 
-	constructor(state, change) {
+	constructor(state, change, now_ms) {
 		this.#state = state;
+		this.#now_ms = now_ms;
 		this.#change = change;
 		this.against = this.#select("Compare with", BASELINES, (value) => change(this.#againstPatch(value)));
 		this.base = this.#input("The other selector, A", '{service="llm", version="1.4"}', "base");
@@ -301,9 +323,9 @@ class Controls {
 		this.against.select.value = view.against;
 		this.base.hidden = view.against !== "query" && view.against !== "range";
 		this.from.hidden = this.to.hidden = view.against !== "rest" && view.against !== "range";
-		for (const [input, field] of [[this.base, "base"], [this.from, "base_from"], [this.to, "base_to"]]) {
+		for (const [input, value] of [[this.base, view.base], [this.from, shownTime(view.base_from, this.#now_ms())], [this.to, shownTime(view.base_to, this.#now_ms())]]) {
 			if (document.activeElement !== input)
-				input.value = view[field];
+				input.value = value;
 		}
 		for (const group of [this.norm, this.by, this.shown])
 			for (const button of group.children)
@@ -348,7 +370,7 @@ class Controls {
 
 		Object.assign(input, { type: "text", placeholder, ariaLabel: title, title: `${title}; Enter applies it`, autocomplete: "off", spellcheck: false, maxLength: 8192 });
 		input.autocapitalize = "off";
-		input.addEventListener("change", () => this.#change({ [field]: input.value.trim() }));
+		input.addEventListener("change", () => this.#change({ [field]: field === "base" ? input.value.trim() : keptTime(input.value.trim(), this.#now_ms()) }));
 		return input;
 	}
 

@@ -89,7 +89,7 @@ export class CompareTable extends EventTarget {
 		button.type = "button";
 		head.scope = "col";
 		head.dataset.sort = name;
-		head.title = { p: "p-value: how probable such a change is by chance", a: "The baseline", b: "What is compared with it" }[name] ?? "";
+		head.title = { change: "Significant changes first, then by size", p: "p-value: how probable such a change is by chance", a: "The baseline", b: "What is compared with it" }[name] ?? "";
 		button.addEventListener("click", () => {
 			this.#order = name;
 			this.#render();
@@ -117,7 +117,8 @@ export class CompareTable extends EventTarget {
 		for (const head of this.heads)
 			head.ariaSort = head.dataset.sort !== this.#order ? "none" : this.#order === "name" || this.#order === "p" ? "ascending" : "descending";
 		this.body.replaceChildren(...chosen.slice(0, ROWS_SHOWN).map((entry) => this.#row(entry, widest)));
-		this.facts.textContent = comparison ? `${formatCount(significant)} of ${formatCount(comparison.functionCount)} changed significantly` : "";
+		this.facts.textContent = comparison ? `${formatCount(significant)} of ${formatCount(comparison.functionCount)} changed significantly` +
+			(this.#order === "change" && significant > 0 ? ": listed first" : "") : "";
 		this.facts.title = chosen.length > ROWS_SHOWN ? `The ${formatCount(ROWS_SHOWN)} that changed most are listed` : "";
 		this.message.textContent = comparison && chosen.length === 0 ? "No such function." : "";
 		this.message.hidden = this.message.textContent === "";

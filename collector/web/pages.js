@@ -96,7 +96,7 @@ export class Pages {
 			if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)
 				return;
 			event.preventDefault();
-			this.#context.state.change({ page: page.name });
+			this.#context.state.change(patchTo(page.name, this.#context.state.view));
 		});
 		return link;
 	}
@@ -106,8 +106,13 @@ export class Pages {
 		const { view } = this.#context.state;
 
 		for (const link of byId("pages").children) {
-			link.href = writeView({ ...view, page: link.dataset.name }) || "/";
+			link.href = writeView({ ...view, ...patchTo(link.dataset.name, view) }) || "/";
 			link.ariaCurrent = link.dataset.name === view.page ? "page" : null;
 		}
 	}
+}
+
+/** What changes in @view for page @name. The rest of a range, which a selection asked for, is no baseline of what is shown later. */
+function patchTo(name, { page, against }) {
+	return { page: name, ...(name === "compare" && page !== name && against === "rest" ? { against: "before", base_from: "", base_to: "" } : {}) };
 }

@@ -40,7 +40,7 @@ def test_changes_are_coloured_and_sorted(fake, open_page, artefact, width, heigh
     shown = rows(page)
     sure = [row for row in shown if not row["unsure"]]
     assert sure and shown[:len(sure)] == sure  # what may be chance comes last
-    assert "not significant" in page.text(".diff-legend")
+    assert "not significant" in page.text(".diff-legend") and page.text(".compare-table-head .facts").endswith("significantly: listed first")
     if width > 1000:
         # Of a fake collector's factors a quarter is four times as much in B.
         assert any("+300" in row["cells"][3] for row in sure) and any(row["cells"][3].endswith("new") for row in sure)
