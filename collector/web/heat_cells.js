@@ -8,6 +8,11 @@ import { SLOT_MS } from "./regions.js";
 export const ROWS = 50;
 const COLUMNS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 const SCALE_QUANTILE = 0.995; // a few larger cells share the last colour
+// A lane that hardly varies: of the cells between its first and its last with a value so many have one, and 80 % of these are
+// within so much of the median.
+const LEVEL_FILLED_MIN = 0.8;
+const LEVEL_SPREAD_MAX = 0.2;
+const LEVEL_SCALE_MIN = 0.25; // of the median: less than that is pale
 
 /** The columns of @range that fit @columnsMax: { from_ms, column_ms, cell_ms, columns }. They are whole: the first may begin before it. */
 export function gridOf(range, columnsMax) {
@@ -25,7 +30,8 @@ export function isCoarse(grid) {
 
 /**
  * What a lane draws of an answer of /api/v1/heatmap: { rates, peaks, rate, top, isClipped } for the means and for the peaks, in
- * the unit of @rate. top is the value of the last colour; isClipped: some cells are above.
+ * the unit of @rate. top is the value of the last colour; isClipped: some cells are above. Where the lane hardly varies, usual is
+ * its level, otherwise null: then colours are distances from it, and top is the largest distance.
  */
 export function laneOf(answer) {
 	const rate = rateOf(answer.type, answer.unit, answer.slot_ns);
@@ -39,11 +45,35 @@ function scaled(values, scale) {
 	return Float64Array.from(values, (value) => value * scale);
 }
 
+/** What most cells of @rates have, @some of which are the positive ones, sorted; null if they vary. */
+function usualOf(rates, some) {
+	const span = rates.findLastIndex((value) => value > 0) + 1 - rates.findIndex((value) => value > 0);
+	const at = (share) => some[Math.floor((some.length - 1) * share)];
+
+	return some.length > 1 && some.length >= LEVEL_FILLED_MIN * span && at(0.9) - at(0.1) <= LEVEL_SPREAD_MAX * at(0.5) ? at(0.5) : null;
+}
+
+function topValue(sorted) {
+	return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * SCALE_QUANTILE))];
+}
+
 function topOf(rates) {
 	const some = rates.filter((value) => value > 0).sort();
-	const top = some.length ? some[Math.min(some.length - 1, Math.floor(some.length * SCALE_QUANTILE))] : 0;
+	const usual = usualOf(rates, some);
 
-	return { top, isClipped: some.length > 0 && some.at(-1) > top };
+	if (usual !== null) {
+		const away = some.map((value) => Math.abs(value - usual)).sort();
+		const far = Math.max(topValue(away), LEVEL_SCALE_MIN * usual);
+		return { top: far, isClipped: away.at(-1) > far, usual };
+	}
+	const top = some.length ? topValue(some) : 0;
+
+	return { top, isClipped: some.length > 0 && some.at(-1) > top, usual };
+}
+
+/** The share of the scale of topOf() that @value has. */
+export function scaleShare(value, { top, usual }) {
+	return (usual === null ? value : Math.abs(value - usual)) / top;
 }
 
 /** The mean rate of @lane in @regions that are made of whole cells of @grid. */

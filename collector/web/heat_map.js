@@ -4,7 +4,7 @@
 import { reducedAt, reducedIn } from "./chart_marks.js";
 import { element } from "./element.js";
 import { formatDuration, formatNumber, formatSpan, formatStep, formatTime } from "./format.js";
-import { isCoarse, laneOf, ROWS } from "./heat_cells.js";
+import { isCoarse, laneOf, ROWS, scaleShare } from "./heat_cells.js";
 import { HEAT_SHADES } from "./palette.js";
 import { joined, SLOT_MS } from "./regions.js";
 import { drawTimes, SIDES as PLOT } from "./time_axis.js";
@@ -178,10 +178,11 @@ export class HeatMap extends EventTarget {
 
 	#drawTitle(lane) {
 		const { ctx } = this;
-		const { top, isClipped } = lane[this.#mode];
+		const { top, isClipped, usual } = lane[this.#mode];
 		const y = lane.top - TITLE_HEIGHT / 2;
 		const right = PLOT.left + this.#plotWidth();
-		const label = `${isClipped ? "≥ " : ""}${lane.rate.format(top)} ${lane.rate.unit}`.trim();
+		const label = `${isClipped ? "≥ " : ""}${lane.rate.format(top)} ${lane.rate.unit}${usual === null ? "" : ` away from ${lane.rate.format(usual)}`}`.trim();
+		const least = usual === null ? "0" : "usual";
 
 		ctx.textBaseline = "middle";
 		ctx.textAlign = "right";
@@ -189,14 +190,14 @@ export class HeatMap extends EventTarget {
 		ctx.fillText(label, right, y);
 		const legendRight = right - ctx.measureText(label).width - 6;
 		const title = ctx.measureText(lane.title).width;
-		const hasRoom = PLOT.left + title + 30 < legendRight - LEGEND_WIDTH;
+		const hasRoom = PLOT.left + title + 22 + ctx.measureText(least).width < legendRight - LEGEND_WIDTH;
 		for (let x = 0; hasRoom && x < LEGEND_WIDTH; x++) {
 			ctx.fillStyle = this.palette.heat[Math.round((x / (LEGEND_WIDTH - 1)) * (HEAT_SHADES - 1))];
 			ctx.fillRect(legendRight - LEGEND_WIDTH + x, y - 5, 1.5, 10);
 		}
 		ctx.fillStyle = this.palette["ink-muted"];
 		if (hasRoom)
-			ctx.fillText("0", legendRight - LEGEND_WIDTH - 5, y);
+			ctx.fillText(least, legendRight - LEGEND_WIDTH - 5, y);
 		ctx.textAlign = "left";
 		ctx.fillStyle = this.palette[lane.key === this.#active ? "ink" : "ink-muted"];
 		ctx.fillText(lane.title, PLOT.left, y);
@@ -231,7 +232,7 @@ export class HeatMap extends EventTarget {
 	/** One pixel a cell. Cells before the first sample, in gaps, or of which data may still arrive, stay clear. */
 	#paint(lane) {
 		const { columns, from_ms, cell_ms } = this.#grid;
-		const { rates, top } = lane[this.#mode];
+		const { rates, usual } = lane[this.#mode];
 		const bitmap = new OffscreenCanvas(columns, ROWS);
 		const ctx = bitmap.getContext("2d");
 		const pixels = ctx.createImageData(columns, ROWS);
@@ -241,7 +242,9 @@ export class HeatMap extends EventTarget {
 
 		for (let cell = first; cell < end; cell++) {
 			const row = ROWS - 1 - (cell % ROWS);
-			const shade = rates[cell] > 0 ? Math.max(1, Math.min(HEAT_SHADES - 1, Math.round((rates[cell] / top) * (HEAT_SHADES - 1)))) : 0;
+			const share = scaleShare(rates[cell], lane[this.#mode]);
+			const least = rates[cell] > 0 && usual === null ? 1 : 0; // little is not nothing
+			const shade = share > 0 ? Math.max(least, Math.min(HEAT_SHADES - 1, Math.round(share * (HEAT_SHADES - 1)))) : 0;
 			words[row * columns + Math.floor(cell / ROWS)] = this.palette.heatWords[shade];
 		}
 		for (const gap of this.#unknownOf(lane.type)) {
@@ -524,8 +527,10 @@ export class HeatMap extends EventTarget {
 			return [element("span", "muted", formatTime(from_ms)), element("strong", "", unknown.why)];
 		if (this.#stored.newest_ms && from_ms > this.#stored.newest_ms)
 			return [element("span", "muted", formatTime(from_ms)), element("span", "muted", "Data may still arrive")];
+		const { usual } = lane[this.#mode];
+		const scale = usual === null ? [] : [element("span", "muted", `Usual: ${lane.rate.format(usual)} ${lane.rate.unit}. The colour is the distance from it`)];
 		return [element("span", "muted", `${formatTime(from_ms)}, ${formatNumber(to_ms - from_ms)} ms`),
-			element("strong", "", this.#valueText(lane, cell)), element("span", "muted", lane.title),
+			element("strong", "", this.#valueText(lane, cell)), element("span", "muted", lane.title), ...scale,
 			...reducedAt({ reduced: reducedIn(this.#marks.shedding, lane.type) }, from_ms).slice(0, SHEDDING_TOLD)
 				.map((text) => element("span", "tooltip-change", `Active: ${text}`)),
 			element("span", "muted", "Drag to select, Shift adds")];

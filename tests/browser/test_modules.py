@@ -60,6 +60,17 @@ def test_a_time_of_day_ends_after_it_begins(call, from_text, to_text, from_ms, t
     assert call("time_range", "resolveRange", from_text, to_text, NOW_MS) == {"from_ms": from_ms, "to_ms": to_ms}
 
 
+@pytest.mark.parametrize("values, usual, top, shares", [
+    ([0, 0] + [20] * 8 + [21] + [20] * 8 + [19, 10, 0], 20, 10, {20: 0, 10: 1, 21: 0.1}), ([20, 20, 20, 20, 21], 20, 5, {20: 0, 25: 1}),
+    ([5, 0, 5, 0, 0, 5], None, 5, {5: 1, 0: 0}), ([1, 2, 3, 4, 8], None, 8, {4: 0.5}), ([], None, 0, {}),
+])
+def test_a_lane_that_hardly_varies_shows_changes(call, values, usual, top, shares):
+    lane = call("heat_cells", "laneOf", {"type": TYPE.OFF_CPU, "unit": "nanoseconds", "slot_ns": 1, "values": values})["mean"]
+    assert (lane["usual"], lane["top"]) == (usual, top)
+    for value, share in shares.items():
+        assert call("heat_cells", "scaleShare", value, lane) == share
+
+
 @pytest.mark.parametrize("name, total, values, has_lane", [
     ("disk", 50, [50, 0, 0], True), ("disk", 50, [25, 25, 0], False), ("lock", 200, [20] * 10, True), ("idle", 9999, [9999], False),
 ])
