@@ -84,7 +84,7 @@ export class Connection extends EventTarget {
 	#showStatus() {
 		const { agents, series, stored_bytes, oldest_ns, version } = this.#status;
 		const fact = (value, what) => element("span", "", element("b", "", value), ` ${what}`);
-		const facts = [fact(formatCount(agents), agents === 1 ? "agent" : "agents"),
+		const facts = [agents === 0 ? element("span", "", "no agent connected") : fact(formatCount(agents), agents === 1 ? "agent" : "agents"),
 			       fact(formatCount(series), "series"), fact(formatBytes(stored_bytes), "stored")];
 
 		if (oldest_ns > 0)

@@ -87,7 +87,7 @@ function panel({ services, cores, count, before, hasBefore }, context) {
 	}
 	const titles = [["Service", ""], ["CPU cores", "number"], ["Share", "number"], ["Since yesterday", "number"],
 			["In this range", "spark"], ["Nodes", "number"], [placesTitle(services), "number"]];
-	const made = element("section", "panel", head, services.length ? element("div", "list-scroller", element("table", "list-table services-table",
+	const made = element("section", "panel", head, services.length ? element("div", "list-scroller", element("table", `list-table services-table${hasBefore ? "" : " no-before"}`,
 		element("thead", "", element("tr", "", ...titles.map(([title, kind]) => element("th", kind, title)))),
 		element("tbody", "", ...rows))) : element("p", "page-message", "No service used CPU time in this range."));
 	const day = made.querySelector("th:nth-child(4)");
@@ -167,6 +167,12 @@ function spark({ name, rates }, { shown, connection, range }) {
 	const x = (at) => ((at / rates.length) * SPARK.width).toFixed(1);
 	const y = (value) => (SPARK.height - 1 - (value / peak) * (SPARK.height - 2)).toFixed(1);
 
+	// The whole range: without it a line that begins late floats.
+	const ground = document.createElementNS("http://www.w3.org/2000/svg", "path");
+
+	ground.setAttribute("class", "spark-ground");
+	ground.setAttribute("d", `M0 ${SPARK.height - 0.5}H${SPARK.width}`);
+	svg.append(ground);
 	line.setAttribute("d", rates.slice(begun, until).map((value, at) => `${at ? "L" : "M"}${x(begun + at)} ${y(value)}H${x(begun + at + 1)}`).join(""));
 	svg.append(line);
 	svg.setAttribute("viewBox", `0 0 ${SPARK.width} ${SPARK.height}`);

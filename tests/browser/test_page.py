@@ -296,7 +296,7 @@ def test_empty_collector_shows_agent_command(open_page, artefact):
     with FakeCollector(Data(empty=True)) as empty:
         page = open_page(empty.url)
         page.screenshot(artefact("page-empty"))
-        assert "No samples in this range." in page.text("#flame-message")
+        assert "No samples in this range." in page.text("#flame-message") and "no agent connected" in page.text("#status-bar")
         assert "cairn-agent --collector 127.0.0.1" in page.text("#flame-message code")
         assert page.complaints() == []
 

@@ -93,6 +93,15 @@ def fleet():
         yield collector
 
 
+def test_a_young_store_has_no_yesterday(open_page):
+    with FakeCollector(Data(300, age_s=600)) as young:
+        page = open_page(young.url + "/?page=services&from=now-1h&live=off")
+        headings = page.evaluate("[...document.querySelectorAll('.services-table th')].filter((h) => h.getClientRects().length).map((h) => h.innerText)")
+        assert "CPU cores" in headings and "Since yesterday" not in headings
+        ground, svg = page.rect(".spark-ground"), page.rect(".services-table svg")
+        assert ground["x"] == svg["x"] and ground["width"] == svg["width"], "the whole range has a line"
+
+
 @pytest.mark.parametrize("width, height, dark", [(1280, 800, False), (390, 844, True)])
 def test_services_start_the_page(fleet, open_page, artefact, width, height, dark):
     page = open_page(fleet.url + "/", width=width, height=height, dark=dark)
