@@ -270,6 +270,24 @@ static void print_all_evidence(const json_t *root)
 		print_evidence(evidence);
 }
 
+/* "Memory growth: 0.31 GiB/s instead of 0.00, for 2.1 s", and what carries it. */
+static void print_changed(const json_t *root)
+{
+	const json_t *changed = json_object_get(root, "changed"), *spike;
+	size_t i;
+
+	if (json_array_size(changed))
+		printf("\nOut of the usual range meanwhile (cairn spikes):\n");
+	json_array_foreach(changed, i, spike)
+	{
+		printf("  ");
+		print_text(json_text_of(spike, "title"));
+		printf("\n    ");
+		print_text(json_text_of(spike, "sentence"));
+		printf("\n");
+	}
+}
+
 static void print_advice(const json_t *root)
 {
 	const json_t *sentence;
@@ -304,6 +322,7 @@ static int print_verdict(const struct api_request *request, const struct http_re
 		printf("The agents recorded CPU time only: off-CPU time is unknown.\n");
 	if (!*json_text_of(json_object_get(root, "evidence"), "what"))
 		print_finding(json_object_get(root, "evidence"));
+	print_changed(root);
 	print_gpu(root);
 	print_shares(root);
 	print_all_evidence(root);

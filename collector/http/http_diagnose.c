@@ -5,6 +5,10 @@
 #include "base/cleanup.h"
 #include "collector/diagnose/diagnosis.h"
 #include "base/json_text.h"
+#include "collector/spikes/spike_text.h"
+#include "collector/spikes/spikes.h"
+
+enum { CHANGED_MAX = 3 }; // spikes that a verdict names
 
 // Shares have three digits: a tenth of a percent.
 static void append_share(struct buffer *body, const char *key, double share)
@@ -24,6 +28,15 @@ static void append_text(struct buffer *body, const char *key, const char *text)
 
 	buffer_printf(body, is_first ? "\"%s\":" : ",\"%s\":", key);
 	json_append_string(body, text);
+}
+
+static void append_made(struct buffer *body, const char *key, const struct spike *spike,
+			void (*make)(struct buffer *text, const struct spike *spike))
+{
+	_cleanup_(buffer_deinit) struct buffer text = { 0 };
+
+	make(&text, spike);
+	append_text(body, key, buffer_string(&text));
 }
 
 static void append_texts(struct buffer *body, const char *key, const char *const *texts)
@@ -203,6 +216,30 @@ static void append_gpu(struct buffer *body, const struct gpu_diagnosis *gpu)
 	buffer_append_byte(body, '}');
 }
 
+/*
+ * What left its usual range meanwhile: figures of the range alone do not tell a cause from what is always so. Where it cannot be
+ * found within the request's limits, the verdict stands without it.
+ */
+static void append_changed(struct buffer *body, const struct query *query)
+{
+	_cleanup_(spikes_deinit) struct spikes spikes = { 0 };
+	const struct spikes_options options = { .min_s = SPIKES_MIN_S_DEFAULT,
+						.limit = CHANGED_MAX };
+	struct error ignored = { 0 };
+
+	if (query_spikes(query, &options, &spikes, &ignored))
+		return;
+	buffer_append_string(body, ",\"changed\":[");
+	for (uint32_t i = 0; i < spikes.count; i++) {
+		buffer_append_string(body, i ? ",{" : "{");
+		append_made(body, "title", &spikes.items[i], spike_append_title);
+		append_made(body, "sentence", &spikes.items[i], spike_append_sentence);
+		append_made(body, "path", &spikes.items[i], spike_append_path);
+		buffer_append_byte(body, '}');
+	}
+	buffer_append_byte(body, ']');
+}
+
 void http_handle_diagnose(struct http_api *api, const struct api_request *request,
 			  struct http_response *response)
 {
@@ -226,5 +263,6 @@ void http_handle_diagnose(struct http_api *api, const struct api_request *reques
 	append_all_evidence(body, &diagnosis);
 	diagnosis_advice(&diagnosis, advice);
 	append_texts(body, "advice", advice);
+	append_changed(body, &query);
 	buffer_append_string(body, "}\n");
 }

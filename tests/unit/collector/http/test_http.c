@@ -354,6 +354,45 @@ TEST(spikes_say_what_they_were_compared_with)
 	close_fixture(&f);
 }
 
+/* A fifth of a core, and two for 5 s, after a quarter of an hour. */
+static void add_spike(struct store *store)
+{
+	for (uint32_t tenth = 0; tenth < 15 * 600; tenth++) {
+		uint64_t time_ns = 2000 * NS_PER_SECOND + tenth * (NS_PER_SECOND / 10);
+		bool is_spike = tenth >= 8900 && tenth < 8950;
+		struct memory_sample sample = {
+			.slot_ns = 20000000,
+			.time_ns = time_ns,
+			.locations = { 1, 0 },
+			.location_count = 2,
+			.value = is_spike ? 200000000 : 20000000 + (int64_t)(tenth % 7) * 100000,
+		};
+		memory_store_add(store, &sample);
+	}
+}
+
+TEST(a_diagnosis_says_what_changed)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	add_spike(f.store);
+	json_t *json = ask_json(&f, "/api/v1/diagnose?query=llm&from=2880&to=2900");
+	json_t *changed = json_object_get(json, "changed");
+
+	assert_int_equal(1, json_array_size(changed));
+	json_t *spike = json_array_get(changed, 0);
+	assert_non_null(strstr(json_string_value(json_object_get(spike, "title")), "CPU time"));
+	assert_non_null(strstr(json_string_value(json_object_get(spike, "sentence")), "work"));
+	assert_non_null(strstr(json_string_value(json_object_get(spike, "path")), "at=289"));
+	json_decref(json);
+	json = ask_json(&f, "/api/v1/diagnose?query=llm&from=2700&to=2720");
+	assert_int_equal(0, json_array_size(json_object_get(json, "changed")));
+	assert_true(json_is_array(json_object_get(json, "changed")));
+	json_decref(json);
+	close_fixture(&f);
+}
+
 TEST(returns_names_and_status)
 {
 	struct fixture f;
@@ -797,6 +836,7 @@ RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(lists_services_by_value),
 	  cmocka_unit_test(series_are_grouped_by_several_labels),
 	  cmocka_unit_test(spikes_say_what_they_were_compared_with),
+	  cmocka_unit_test(a_diagnosis_says_what_changed),
 	  cmocka_unit_test(returns_names_and_status), cmocka_unit_test(errors_name_the_field),
 	  cmocka_unit_test(a_failing_store_is_an_error),
 	  cmocka_unit_test(sends_gzip_to_clients_that_accept_it),
