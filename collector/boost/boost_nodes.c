@@ -97,24 +97,24 @@ static int collect(const struct store_selection *selection, const char *tenant,
 	return 0;
 }
 
-int boost_nodes_find(struct store *store, const struct boost_look *look,
+int boost_nodes_find(struct store *store, const struct boost_scan *scan,
 		     struct boost_nodes *ret_nodes, struct error *err)
 {
 	// Clocks of nodes may be ahead.
-	const struct time_range range = { ns_before(look->now_ns, BOOST_LOOK_NS),
-					  look->now_ns + BOOST_LOOK_NS };
+	const struct time_range range = { ns_before(scan->now_ns, BOOST_SCAN_NS),
+					  scan->now_ns + BOOST_SCAN_NS };
 	_cleanup_(boost_nodes_deinit) struct boost_nodes nodes = { 0 };
 	_cleanup_(selector_deinit) struct selector selector = { 0 };
 	struct store_selection *selection;
-	int rc = selector_parse(look->query, look->reader, &selector, err);
+	int rc = selector_parse(scan->query, scan->reader, &selector, err);
 
 	if (rc)
 		return rc;
-	selector_set_deadline(&selector, look->deadline);
+	selector_set_deadline(&selector, scan->deadline);
 	rc = store_select(store, &selector, NULL, range, &selection, err);
 	if (rc)
 		return rc;
-	rc = collect(selection, look->tenant, &nodes, err);
+	rc = collect(selection, scan->tenant, &nodes, err);
 	store_selection_free(selection);
 	if (rc)
 		return rc;

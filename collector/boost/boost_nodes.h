@@ -12,11 +12,11 @@
 enum {
 	BOOST_NODE_BYTES = 128,   // of a node's name; a longer one is left out
 	BOOST_NODES_MAX = 4096,   // of a boost: as many agents as the collector remembers
-	BOOST_LOOK_MS_MAX = 2000, // then the nodes of the last scan stay
+	BOOST_SCAN_MS_MAX = 2000, // then the nodes of the last scan stay
 };
 
 /** Series of so long ago count. */
-#define BOOST_LOOK_NS (300 * NS_PER_SECOND)
+#define BOOST_SCAN_NS (300 * NS_PER_SECOND)
 
 struct boost_node {
 	char name[BOOST_NODE_BYTES];
@@ -30,8 +30,8 @@ struct boost_nodes {
 	char services[BOOST_SERVICES_BYTES]; // of the series, separated by commas: as many as fit
 };
 
-/** What is looked for. */
-struct boost_look {
+/** What is scanned for. */
+struct boost_scan {
 	const char *query;
 	const char *reader; // tenant for selector_parse(); NULL: may see all
 	const char *tenant; // of the nodes; "": none
@@ -40,7 +40,7 @@ struct boost_look {
 };
 
 /** Returns 0; what selector_parse() and store_select() return; -E2BIG above BOOST_NODES_MAX. */
-int boost_nodes_find(struct store *store, const struct boost_look *look,
+int boost_nodes_find(struct store *store, const struct boost_scan *scan,
 		     struct boost_nodes *ret_nodes, struct error *err);
 void boost_nodes_deinit(struct boost_nodes *nodes);
 /** NULL: it has none of this name. */

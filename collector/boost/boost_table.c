@@ -16,8 +16,8 @@ struct boost_entry {
 	char *query;
 	char tenant[ACCESS_TENANT_BYTES];
 	char who[ACCESS_KEY_BYTES];
-	bool all_tenants;             // who asked for it may see all
-	uint64_t until_ns, looked_ns; // monotonic
+	bool all_tenants;              // who asked for it may see all
+	uint64_t until_ns, scanned_ns; // monotonic
 	struct boost_nodes nodes;
 };
 
@@ -215,7 +215,7 @@ static int add_entry(struct boost_table *table, const struct boost_request *requ
 	snprintf(entry.who, sizeof(entry.who), "%s", request->who);
 	memcpy(entry.boost.services, nodes->services, sizeof(entry.boost.services));
 	entry.until_ns = now_ns + request->boost.left_ms * NS_PER_MS;
-	entry.looked_ns = now_ns;
+	entry.scanned_ns = now_ns;
 	entry.nodes = *nodes;
 	if (!rc)
 		rc = view(&entry, now_ns, ret_view);
@@ -231,7 +231,7 @@ static int add_entry(struct boost_table *table, const struct boost_request *requ
 int boost_table_add(struct boost_table *table, const struct boost_request *request,
 		    struct boost_view *ret_view, struct error *err)
 {
-	const struct boost_look look = {
+	const struct boost_scan scan = {
 		.query = request->query,
 		.reader = request->reader,
 		.tenant = request->tenant,
@@ -242,11 +242,11 @@ int boost_table_add(struct boost_table *table, const struct boost_request *reque
 	int rc = check(&request->boost, err);
 
 	if (!rc)
-		rc = boost_nodes_find(table->store, &look, &nodes, err);
+		rc = boost_nodes_find(table->store, &scan, &nodes, err);
 	if (!rc && !nodes.count)
 		rc = error_set(err, -EINVAL,
 			       "no node has series that match, of the last %d minutes",
-			       (int)(BOOST_LOOK_NS / NS_PER_SECOND / 60));
+			       (int)(BOOST_SCAN_NS / NS_PER_SECOND / 60));
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&table->lock);
@@ -311,31 +311,32 @@ uint32_t boost_table_exchange(struct boost_table *table, const char *tenant, con
 
 // ---- maintenance ----------------------------------------------------------------------------
 
-/* A look at a boost, without the lock. */
-struct due_look {
+/* A scan for a boost's nodes, without the lock. */
+struct due_scan {
 	uint32_t id; // 0: none is due
 	bool all_tenants;
 	char *query;
 	char tenant[ACCESS_TENANT_BYTES];
 };
 
-static void take_due(struct boost_table *table, struct due_look *ret_look)
+static void take_due(struct boost_table *table, struct due_scan *ret_scan)
 {
 	uint64_t now_ns = table->clock.monotonic_ns();
 
-	for (uint32_t i = 0; i < table->count && !ret_look->id; i++) {
+	for (uint32_t i = 0; i < table->count && !ret_scan->id; i++) {
 		struct boost_entry *entry = &table->entries[i];
 
-		// A node that has stopped has no series: those of the first look stay.
-		if (entry->boost.stop || ns_between(entry->looked_ns, now_ns) < BOOST_LOOK_EVERY_NS)
+		// A node that has stopped has no series: those of the first scan stay.
+		if (entry->boost.stop ||
+		    ns_between(entry->scanned_ns, now_ns) < BOOST_SCAN_EVERY_NS)
 			continue;
-		entry->looked_ns = now_ns;
-		ret_look->query = strdup(entry->query);
-		if (!ret_look->query)
+		entry->scanned_ns = now_ns;
+		ret_scan->query = strdup(entry->query);
+		if (!ret_scan->query)
 			return;
-		ret_look->id = entry->boost.id;
-		ret_look->all_tenants = entry->all_tenants;
-		memcpy(ret_look->tenant, entry->tenant, sizeof(ret_look->tenant));
+		ret_scan->id = entry->boost.id;
+		ret_scan->all_tenants = entry->all_tenants;
+		memcpy(ret_scan->tenant, entry->tenant, sizeof(ret_scan->tenant));
 	}
 }
 
@@ -359,8 +360,8 @@ void boost_table_maintain(struct boost_table *table)
 {
 	_cleanup_(boost_nodes_deinit) struct boost_nodes nodes = { 0 };
 	struct deadline deadline = { .at_ns =
-					     clock_monotonic_ns() + BOOST_LOOK_MS_MAX * NS_PER_MS };
-	struct due_look due = { 0 };
+					     clock_monotonic_ns() + BOOST_SCAN_MS_MAX * NS_PER_MS };
+	struct due_scan due = { 0 };
 
 	pthread_mutex_lock(&table->lock);
 	remove_over(table);
@@ -368,20 +369,20 @@ void boost_table_maintain(struct boost_table *table)
 	pthread_mutex_unlock(&table->lock);
 	if (!due.id)
 		return;
-	const struct boost_look look = { .query = due.query,
+	const struct boost_scan scan = { .query = due.query,
 					 .reader = due.all_tenants ? SELECTOR_ALL_TENANTS
 								   : due.tenant,
 					 .tenant = due.tenant,
 					 .now_ns = table->clock.realtime_ns(),
 					 .deadline = &deadline };
-	if (boost_nodes_find(table->store, &look, &nodes, NULL) == 0) {
+	if (boost_nodes_find(table->store, &scan, &nodes, NULL) == 0) {
 		pthread_mutex_lock(&table->lock);
 		struct boost_entry *entry = find(table, due.id);
 		if (entry)
 			replace_nodes(entry, &nodes);
 		pthread_mutex_unlock(&table->lock);
 	} else {
-		metrics_add(table->metrics, METRIC_BOOST_LOOKS_FAILED, 1);
+		metrics_add(table->metrics, METRIC_BOOST_SCANS_FAILED, 1);
 	}
 	free(due.query);
 }

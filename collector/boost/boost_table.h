@@ -18,8 +18,8 @@ enum {
 	BOOST_QUERY_BYTES = SELECTOR_BYTES_MAX + 1,
 };
 
-/** Between two looks at which nodes a boost is about. */
-#define BOOST_LOOK_EVERY_NS (15 * NS_PER_SECOND)
+/** Between two scans for the nodes that a boost is about. */
+#define BOOST_SCAN_EVERY_NS (15 * NS_PER_SECOND)
 
 struct boost_table;
 
@@ -65,5 +65,5 @@ uint32_t boost_table_exchange(struct boost_table *table, const char *tenant, con
 			      const struct boost_report *report,
 			      struct boost ret_boosts[BOOSTS_OF_AGENT_MAX]);
 
-/** Look again which nodes one boost is about, if that is due. Call it about once a second, on one thread. */
+/** Scan again for the nodes that one boost is about, if that is due. Call it about once a second, on one thread. */
 void boost_table_maintain(struct boost_table *table);

@@ -115,13 +115,13 @@
 	  "for another site's page. If the name is right, add it to --http-host.")                 \
 	X(METRIC_BOOSTS, "cairn_boosts_total",                                                     \
 	  "Boosts that began: agents sample more, or not at all, for a while.")                    \
-	X(METRIC_BOOST_LOOKS_FAILED, "cairn_boost_looks_failed_total",                             \
+	X(METRIC_BOOST_SCANS_FAILED, "cairn_boost_scans_failed_total",                             \
 	  "Failed scans for the nodes that a boost selects: the nodes of the last scan keep it. "  \
 	  "Use a selector that matches fewer series.")                                             \
 	X(METRIC_SPIKES, "cairn_spikes_total",                                                     \
 	  "Spikes that scans of all services found, one for each service and time. `cairn "        \
 	  "spikes` shows them.")                                                                   \
-	X(METRIC_SPIKE_LOOKS_FAILED, "cairn_spike_looks_failed_total",                             \
+	X(METRIC_SPIKE_SCANS_FAILED, "cairn_spike_scans_failed_total",                             \
 	  "Scans for spikes that failed or took too long: spikes of that time are not reported. "  \
 	  "See the log; a longer --spike-scan costs less.")                                        \
 	X(METRIC_SPIKE_ALERTS, "cairn_spike_alerts_total",                                         \

@@ -32,7 +32,7 @@ struct spike_watch {
 	struct http_fetcher *fetcher;
 	pthread_t thread;
 	bool has_thread;
-	uint64_t looked_ns; // Unix time up to which was looked; 0: never
+	uint64_t scanned_ns; // Unix time up to which was scanned; 0: never
 	uint64_t failure_logged_ns;
 	struct known_spike known[SPIKE_WATCH_KNOWN_MAX];
 	uint32_t known_count;
@@ -177,13 +177,13 @@ static void report(struct spike_watch *watch, const struct spike *const *spikes,
 		log_failure(watch, "webhook not reached, its alerts are dropped", err.text);
 }
 
-// ---- a look ---------------------------------------------------------------------------------
+// ---- a scan ---------------------------------------------------------------------------------
 
-static struct time_range range_of_look(const struct spike_watch *watch, uint64_t now_ns)
+static struct time_range range_of_scan(const struct spike_watch *watch, uint64_t now_ns)
 {
 	uint64_t longest_ns = SPIKE_WATCH_RANGE_S_MAX * NS_PER_SECOND;
 	uint64_t from_ns =
-		watch->looked_ns ? watch->looked_ns : now_ns - watch->options.interval_ns;
+		watch->scanned_ns ? watch->scanned_ns : now_ns - watch->options.interval_ns;
 
 	from_ns -= SPIKE_WATCH_OVERLAP_S * NS_PER_SECOND;
 	if (from_ns > now_ns || now_ns - from_ns > longest_ns)
@@ -212,7 +212,7 @@ static uint32_t report_new(struct spike_watch *watch, const struct spikes *spike
 	return count;
 }
 
-static int look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new, struct error *err)
+static int scan(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new, struct error *err)
 {
 	_cleanup_(selector_deinit) struct selector selector = { 0 };
 	_cleanup_(spikes_deinit) struct spikes spikes = { 0 };
@@ -232,25 +232,25 @@ static int look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new, s
 	const struct query query = {
 		.store = watch->options.store,
 		.selector = &selector,
-		.range = range_of_look(watch, now_ns),
+		.range = range_of_scan(watch, now_ns),
 		.symbolizer = watch->options.symbolizer,
 	};
 
 	rc = query_spikes(&query, &options, &spikes, err);
-	watch->looked_ns = now_ns; // also of a look that failed: the next one must not be longer
+	watch->scanned_ns = now_ns; // also of a scan that failed: the next one must not be longer
 	if (rc)
 		return rc;
 	*ret_new = report_new(watch, &spikes, now_ns);
 	return 0;
 }
 
-int spike_watch_look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new,
+int spike_watch_scan(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new,
 		     struct error *err)
 {
 	struct memory_account account;
 
 	memory_account_begin(&account, watch->options.budget);
-	int rc = look(watch, now_ns, ret_new, err);
+	int rc = scan(watch, now_ns, ret_new, err);
 	memory_account_end(&account);
 	int refused = memory_account_check(&account, err);
 	return refused ? refused : rc;
@@ -267,9 +267,9 @@ static void *watch_spikes(void *context)
 		struct error err = { 0 };
 		uint32_t count = 0;
 
-		int rc = spike_watch_look(watch, clock_realtime_ns(), &count, &err);
+		int rc = spike_watch_scan(watch, clock_realtime_ns(), &count, &err);
 		if (rc && rc != -ECANCELED) {
-			metrics_add(watch->options.metrics, METRIC_SPIKE_LOOKS_FAILED, 1);
+			metrics_add(watch->options.metrics, METRIC_SPIKE_SCANS_FAILED, 1);
 			// The query's own remedy is for people, who choose a range.
 			if (rc == -ETIMEDOUT)
 				error_set(&err, rc,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks for spikes of all services from time to time, counts them, and posts them to a webhook. On a thread of its own: it
+// Scans for spikes of all services from time to time, counts them, and posts them to a webhook. On a thread of its own: it
 // delays neither agents nor queries, and takes a twentieth of a CPU at most.
 #pragma once
 
@@ -38,12 +38,12 @@ struct spike_watch_options {
 /** Begin. The options' strings are copied. Returns 0; -ENOMEM; what http_fetcher_open() returns, with a webhook. */
 int spike_watch_open(const struct spike_watch_options *options, struct spike_watch **ret_watch,
 		     struct error *err);
-/** End, within the time of one look. NULL is allowed. */
+/** End, within the time of one scan. NULL is allowed. */
 void spike_watch_close(struct spike_watch *watch);
 
 /** For tests: as above, without a thread. */
 int spike_watch_new(const struct spike_watch_options *options, struct spike_watch **ret_watch,
 		    struct error *err);
-/** For tests: look once, as if it were @now_ns. *ret_new: spikes that were not known. */
-int spike_watch_look(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new,
+/** For tests: scan once, as if it were @now_ns. *ret_new: spikes that were not known. */
+int spike_watch_scan(struct spike_watch *watch, uint64_t now_ns, uint32_t *ret_new,
 		     struct error *err);

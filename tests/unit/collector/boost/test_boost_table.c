@@ -327,7 +327,7 @@ TEST(follows_services_that_move)
 	boost_table_maintain(f.table);
 	EXPECT_EQ(1, exchange(&f, "", "d", NULL, NULL), "where it is");
 	EXPECT_EQ(0, exchange(&f, "", "a", NULL, NULL), "where it was");
-	EXPECT_EQ(0, f.metrics.counters[METRIC_BOOST_LOOKS_FAILED], "looks");
+	EXPECT_EQ(0, f.metrics.counters[METRIC_BOOST_SCANS_FAILED], "scans");
 	close_fixture(&f);
 }
 

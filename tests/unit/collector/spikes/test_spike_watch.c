@@ -114,12 +114,12 @@ static void close_watched(struct watched *watched)
 	tear_down(&watched->fixture);
 }
 
-static uint32_t look(struct watched *watched, unsigned int at_s)
+static uint32_t scan(struct watched *watched, unsigned int at_s)
 {
 	struct error err = { 0 };
 	uint32_t count = 0;
 
-	if (spike_watch_look(watched->watch, watched->fixture.begin_ns + at_s * NS_PER_SECOND,
+	if (spike_watch_scan(watched->watch, watched->fixture.begin_ns + at_s * NS_PER_SECOND,
 			     &count, &err))
 		fail_msg("%s", err.text);
 	return count;
@@ -130,9 +130,9 @@ TEST(a_spike_is_counted_once)
 	struct watched watched;
 
 	open_watched(&watched, NULL);
-	EXPECT_EQ(0, look(&watched, SPIKE_AT_S - 10), "before it");
-	EXPECT_EQ(1, look(&watched, SPIKE_AT_S + 2), "while it goes on");
-	EXPECT_EQ(0, look(&watched, SPIKE_AT_S + 30), "and after it");
+	EXPECT_EQ(0, scan(&watched, SPIKE_AT_S - 10), "before it");
+	EXPECT_EQ(1, scan(&watched, SPIKE_AT_S + 2), "while it goes on");
+	EXPECT_EQ(0, scan(&watched, SPIKE_AT_S + 30), "and after it");
 	EXPECT_EQ(1, watched.metrics.counters[METRIC_SPIKES], "counted");
 	EXPECT_EQ(0, watched.metrics.counters[METRIC_SPIKE_ALERTS], "no webhook");
 	close_watched(&watched);
@@ -145,7 +145,7 @@ TEST(a_webhook_gets_it_as_an_alert)
 
 	webhook_open(&webhook, "200 OK");
 	open_watched(&watched, webhook.url);
-	EXPECT_EQ(1, look(&watched, SPIKE_AT_S + 30), "new");
+	EXPECT_EQ(1, scan(&watched, SPIKE_AT_S + 30), "new");
 	webhook_close(&webhook);
 
 	assert_non_null(strstr(webhook.request, "POST /api/v2/alerts HTTP/1.1\r\n"));
@@ -186,7 +186,7 @@ TEST(a_webhook_that_fails_is_tried_three_times)
 
 		webhook_open(&webhook, row->status);
 		open_watched(&watched, webhook.url);
-		EXPECT_EQ(1, look(&watched, SPIKE_AT_S + 30), row->status);
+		EXPECT_EQ(1, scan(&watched, SPIKE_AT_S + 30), row->status);
 		webhook_close(&webhook);
 		EXPECT_EQ(row->tries, webhook.request_count, row->status);
 		EXPECT_EQ(1, watched.metrics.counters[METRIC_SPIKES], row->status);
@@ -207,7 +207,7 @@ TEST(a_thread_ends_at_once)
 						     .metrics = &watched.metrics,
 						     .interval_ns = 3600 * NS_PER_SECOND };
 	EXPECT_EQ(0, spike_watch_open(&options, &watched.watch, &err), "opened");
-	close_watched(&watched); // an hour before its first look
+	close_watched(&watched); // an hour before its first scan
 }
 
 RUN_TESTS(cmocka_unit_test(a_spike_is_counted_once),
