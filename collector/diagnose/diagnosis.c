@@ -246,68 +246,6 @@ static int read_figures(const struct query *query, struct verdict_figures *figur
 	return rc ? rc : read_cpu(query, figures, err);
 }
 
-// ---- threads that wait all the time -----------------------------------------------------------
-
-/* Waits for others' data: where a thread may wait all its life. A lock that is never released is a fault. */
-static const enum wait_class parkable[] = { WAIT_CLASS_PIPE, WAIT_CLASS_NETWORK };
-
-/* By class of parkable[]. */
-struct parked {
-	struct flame_tree trees[ARRAY_SIZE(parkable)];
-};
-
-static void parked_deinit(struct parked *parked)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(parkable); i++)
-		flame_tree_deinit(&parked->trees[i]);
-}
-
-static void move_to_idle(struct verdict_figures *figures, enum wait_class wait,
-			 const struct flame_tree *parked)
-{
-	int64_t *wait_ns = &figures->wait_ns[wait], sum = 0;
-
-	for (uint32_t i = 1; i < parked->node_count; i++)
-		sum += parked->nodes[i].self;
-	sum = sum < *wait_ns ? sum : *wait_ns;
-	*wait_ns -= sum;
-	figures->wait_ns[WAIT_CLASS_IDLE] += sum;
-}
-
-/* Parked threads count as idle, unless nobody else does anything: then the service may hang. */
-static int leave_out_parked(const struct query *query, struct verdict_figures *figures,
-			    struct parked *parked, struct error *err)
-{
-	struct verdict_figures without = *figures;
-	int rc = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(parkable) && !rc; i++) {
-		// Less than one thread's.
-		if ((uint64_t)figures->wait_ns[parkable[i]] < figures->range_ns / 100 * 99)
-			continue;
-		rc = parked_waits_read(query, parkable[i], &parked->trees[i], err);
-		if (!rc)
-			move_to_idle(&without, parkable[i], &parked->trees[i]);
-	}
-	if (rc)
-		return rc;
-	if (verdict_of(&without).class == VERDICT_NO_DEMAND)
-		parked_deinit(parked);
-	else
-		*figures = without;
-	return 0;
-}
-
-static int subtract_parked(struct flame_tree *tree, const char *wait, const struct parked *parked)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(parkable) && wait && !rc; i++)
-		if (strcmp(wait, wait_class_name(parkable[i])) == 0)
-			rc = flame_tree_subtract(tree, &parked->trees[i]);
-	return rc;
-}
-
 // ---- stacks ---------------------------------------------------------------------------------
 
 static bool is_of_threads(const struct gpu_threads *threads, const char *name,
@@ -574,7 +512,8 @@ static int read_growth(const struct query *query, struct flame_tree *tree, struc
 }
 
 static int read_stacks(const struct query *query, const struct gpu_evidence *evidence,
-		       const struct parked *parked, struct diagnosis *diagnosis, struct error *err)
+		       const struct parked_waits *parked, struct diagnosis *diagnosis,
+		       struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
 	struct diagnosis_evidence *added = &diagnosis->evidence[diagnosis->evidence_count];
@@ -600,7 +539,7 @@ static int read_stacks(const struct query *query, const struct gpu_evidence *evi
 	if (diagnosis->is_of_gpu)
 		rc = find_shown(&tree, &diagnosis->gpu.threads, evidence, &shown);
 	else
-		rc = subtract_parked(&tree, evidence->wait, parked);
+		rc = parked_waits_subtract(&tree, evidence->wait, parked);
 	if (!rc)
 		rc = hot_spots_find(&tree, shown, &spots);
 	for (uint32_t i = 0; !rc && i < spots.count; i++)
@@ -761,13 +700,13 @@ static uint32_t find_evidence(const struct diagnosis *diagnosis,
 
 static int judge(const struct query *query, struct diagnosis *diagnosis, struct error *err)
 {
-	_cleanup_(parked_deinit) struct parked parked = { 0 };
+	_cleanup_(parked_waits_deinit) struct parked_waits parked = { 0 };
 	struct gpu_evidence evidence[GPU_EVIDENCE_MAX];
 	int64_t blocked_ns;
 	int rc = read_figures(query, &diagnosis->figures, err);
 
 	if (!rc)
-		rc = leave_out_parked(query, &diagnosis->figures, &parked, err);
+		rc = parked_waits_leave_out(query, &diagnosis->figures, &parked, err);
 	if (rc)
 		return rc;
 	diagnosis->verdict = verdict_of(&diagnosis->figures);

@@ -11,9 +11,12 @@
 #include "base/contract/profile_types.h"
 
 enum { PARTS = 4 };
+
 /* What a thread may have more or less in a part: sweeps account for waits, and are rounded to slots. */
 #define TOLERANCE    0.01
 #define TOLERANCE_NS (40 * NS_PER_MS)
+
+static const enum wait_class classes[PARKED_CLASSES] = { WAIT_CLASS_PIPE, WAIT_CLASS_NETWORK };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -85,7 +88,7 @@ static int read_parts(const struct query *query, struct flame_tree *tree,
 	return rc;
 }
 
-int parked_waits_read(const struct query *query, enum wait_class wait, struct flame_tree *ret_tree,
+static int read_class(const struct query *query, enum wait_class wait, struct flame_tree *ret_tree,
 		      struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
@@ -107,5 +110,57 @@ int parked_waits_read(const struct query *query, enum wait_class wait, struct fl
 		*ret_tree = tree;
 		tree = (struct flame_tree){ 0 };
 	}
+	return rc;
+}
+
+void parked_waits_deinit(struct parked_waits *parked)
+{
+	for (size_t i = 0; i < PARKED_CLASSES; i++)
+		flame_tree_deinit(&parked->trees[i]);
+}
+
+static void move_to_idle(struct verdict_figures *figures, enum wait_class wait,
+			 const struct flame_tree *parked)
+{
+	int64_t *wait_ns = &figures->wait_ns[wait], sum = 0;
+
+	for (uint32_t i = 1; i < parked->node_count; i++)
+		sum += parked->nodes[i].self;
+	sum = smaller(sum, *wait_ns);
+	*wait_ns -= sum;
+	figures->wait_ns[WAIT_CLASS_IDLE] += sum;
+}
+
+int parked_waits_leave_out(const struct query *query, struct verdict_figures *figures,
+			   struct parked_waits *ret_parked, struct error *err)
+{
+	_cleanup_(parked_waits_deinit) struct parked_waits parked = { 0 };
+	struct verdict_figures without = *figures;
+	int rc = 0;
+
+	for (size_t i = 0; i < PARKED_CLASSES && !rc; i++) {
+		// Less than one thread's.
+		if ((uint64_t)figures->wait_ns[classes[i]] < figures->range_ns / 100 * 99)
+			continue;
+		rc = read_class(query, classes[i], &parked.trees[i], err);
+		if (!rc)
+			move_to_idle(&without, classes[i], &parked.trees[i]);
+	}
+	if (rc || verdict_of(&without).class == VERDICT_NO_DEMAND)
+		return rc;
+	*figures = without;
+	*ret_parked = parked;
+	parked = (struct parked_waits){ 0 };
+	return 0;
+}
+
+int parked_waits_subtract(struct flame_tree *tree, const char *wait,
+			  const struct parked_waits *parked)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < PARKED_CLASSES && wait && !rc; i++)
+		if (strcmp(wait, wait_class_name(classes[i])) == 0)
+			rc = flame_tree_subtract(tree, &parked->trees[i]);
 	return rc;
 }
