@@ -83,14 +83,14 @@ static struct relative *parent_of(const struct relatives *relatives,
 }
 
 /** Walk up to one whose membership is known, and give it to all on the way. Pids may be reused while /proc is read: a loop ends. */
-static void judge(struct relatives *relatives, struct relative *first, pid_t root)
+static void judge(struct relatives *relatives, struct relative *first)
 {
 	enum membership found = STRANGER;
 	uint32_t steps = 0;
 
 	for (struct relative *at = first; at && steps <= relatives->count; steps++) {
-		if (at->pid == root || at->membership != UNKNOWN) {
-			found = at->pid == root ? MEMBER : at->membership;
+		if (at->membership != UNKNOWN) {
+			found = at->membership;
 			break;
 		}
 		at = parent_of(relatives, at);
@@ -111,8 +111,12 @@ int process_family_read(pid_t pid, struct process_family *ret_family)
 		rc = array_allocate(&family.pids, relatives.count, sizeof(*family.pids));
 	if (rc)
 		return rc;
+	// The root is known before anybody else: those above it are no members, whatever their pids.
+	for (uint32_t i = 0; i < relatives.count; i++)
+		if (list[i].pid == pid)
+			list[i].membership = MEMBER;
 	for (uint32_t i = 0; i < relatives.count; i++) {
-		judge(&relatives, &list[i], pid);
+		judge(&relatives, &list[i]);
 		if (list[i].membership == MEMBER)
 			family.pids[family.count++] = list[i].pid;
 	}

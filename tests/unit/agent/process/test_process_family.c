@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/process_family.h"
 
+#include <errno.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +54,41 @@ TEST(a_family_has_all_generations)
 	EXPECT_EQ(false, process_family_has(&below, getpid()), "not its parent");
 }
 
+/** A child that waits, with a pid below its parent's, as after the numbers have wrapped around; 0: not allowed here. */
+static pid_t fork_below(void)
+{
+	for (pid_t pid = getpid() - 1; pid > 1; pid--) {
+		struct clone_args arguments = { .exit_signal = SIGCHLD,
+						.set_tid = (uintptr_t)&pid,
+						.set_tid_size = 1 };
+		long child = syscall(SYS_clone3, &arguments, sizeof(arguments));
+
+		if (child == 0) {
+			pause();
+			_exit(0);
+		}
+		if (child > 0)
+			return (pid_t)child;
+		if (errno != EEXIST)
+			return 0;
+	}
+	return 0;
+}
+
+TEST(a_parent_with_a_higher_pid_is_no_member)
+{
+	_cleanup_(process_family_deinit) struct process_family family = { 0 };
+	pid_t child = fork_below();
+
+	if (!child)
+		SKIP("needs CAP_CHECKPOINT_RESTORE");
+	assert_int_equal(0, process_family_read(child, &family));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	EXPECT_EQ(1, family.count, "itself");
+	EXPECT_EQ(false, process_family_has(&family, getpid()), "its parent");
+}
+
 TEST(a_process_that_has_gone_has_no_family)
 {
 	_cleanup_(process_family_deinit) struct process_family family = { 0 };
@@ -65,4 +103,5 @@ TEST(a_process_that_has_gone_has_no_family)
 }
 
 RUN_TESTS(cmocka_unit_test(a_family_has_all_generations),
+	  cmocka_unit_test(a_parent_with_a_higher_pid_is_no_member),
 	  cmocka_unit_test(a_process_that_has_gone_has_no_family))
