@@ -2,7 +2,10 @@
 // Answers with a service's bottleneck: the verdict, its figures, and the stacks that show it.
 #include "collector/http/http_handlers.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
+#include "base/contract/label_names.h"
 #include "collector/diagnose/diagnosis.h"
 #include "base/json_text.h"
 #include "collector/spikes/spike_text.h"
@@ -216,9 +219,18 @@ static void append_gpu(struct buffer *body, const struct gpu_diagnosis *gpu)
 	buffer_append_byte(body, '}');
 }
 
+static bool is_of_one_service(const struct selector *selector)
+{
+	for (uint32_t i = 0; i < selector->count; i++)
+		if (strcmp(selector->matchers[i].name, LABEL_SERVICE) == 0 &&
+		    selector->matchers[i].op == MATCH_EQUAL)
+			return true;
+	return false;
+}
+
 /*
  * What left its usual range meanwhile: figures of the range alone do not tell a cause from what is always so. Where it cannot be
- * found within the request's limits, the verdict stands without it.
+ * found within the request's limits, the verdict stands without it. Not of a whole fleet, where it takes longer than the verdict.
  */
 static void append_changed(struct buffer *body, const struct query *query)
 {
@@ -227,7 +239,7 @@ static void append_changed(struct buffer *body, const struct query *query)
 						.limit = CHANGED_MAX };
 	struct error ignored = { 0 };
 
-	if (query_spikes(query, &options, &spikes, &ignored))
+	if (!is_of_one_service(query->selector) || query_spikes(query, &options, &spikes, &ignored))
 		return;
 	buffer_append_string(body, ",\"changed\":[");
 	for (uint32_t i = 0; i < spikes.count; i++) {
