@@ -59,6 +59,7 @@ export class DiagnosisCard {
 		return [element("h3", "", String(answer.title)), element("p", "muted scope", scope),
 			...(answer.evidence?.finding && !answer.evidence.what ? [element("p", "finding", ...quoted(answer.evidence.finding))] : []),
 			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...cpuOnly,
+			...changedOf(answer.changed ?? []),
 			...gpuOf(answer),
 			...sharesOf(answer.class === "no_demand" ? [] : answer.shares ?? [], "Share of active thread time"),
 			element("h4", "", "What to try next"),
@@ -93,6 +94,20 @@ function scopeOf(view, range) {
 	const { from_ms, to_ms } = diagnosedRange(view, range);
 
 	return `${showType(view, TYPE.CPU).query || "All services"}, ${formatRange(from_ms, to_ms, Date.now())}${regions.length ? " (selected)" : ""}`;
+}
+
+/** What left its usual range meanwhile, each with the way to it. */
+function changedOf(spikes) {
+	if (spikes.length === 0)
+		return [];
+	return [element("h4", "", "Out of the usual range meanwhile"),
+		element("ul", "changed", ...spikes.map(({ title, sentence, path }) => {
+			const link = element("a", "", String(title));
+
+			if (String(path).startsWith("/?"))
+				link.href = path;
+			return element("li", "", link, element("p", "", ...quoted(String(sentence))));
+		}))];
 }
 
 function spanOf({ range_ns = 0 }) {

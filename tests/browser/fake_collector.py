@@ -749,6 +749,9 @@ class Api:
                          "stacks": [{"value": 10**9, "share": 0.6, "cut": True,
                                      "frames": ["futex_wait_[k]", "take_gil", "<b>tokenize</b> (llm.py:40)"]}]},
             "advice": ["Processes instead of threads."],
+            "changed": [{"title": "CPU time: 1.90 cores instead of 0.20, for 2.0 s", "sentence": "94 % of the extra CPU time is `<i>load</i>`.",
+                         "path": "/?at=1700000000000&for=2s&service=llm-gateway"},
+                        {"title": "elsewhere", "sentence": "", "path": "javascript:alert(1)"}],
         }
 
     def gpu_diagnosis(self):

@@ -30,6 +30,9 @@ def test_shows_verdict_shares_and_stacks(fake, open_page, artefact):
     assert "60 % of this time is below <b>tokenize</b> (llm.py:40)." in text
     assert page.text("#diagnosis-popover .finding code") == "<b>tokenize</b> (llm.py:40)"
     assert "Processes instead of threads." in text
+    assert "Out of the usual range meanwhile" in text and "94 % of the extra CPU time is <i>load</i>." in text
+    assert page.evaluate("[...document.querySelectorAll('#diagnosis-popover .changed a')].map((link) => link.getAttribute('href'))") == \
+        ["/?at=1700000000000&for=2s&service=llm-gateway", None], "a path of the page only"
     page.screenshot(artefact("diagnosis"))
     params = requests_to(fake, "diagnose")[-1]
     assert params["query"] == f'{{service="{SERVICE}"}}' and "type" not in params
