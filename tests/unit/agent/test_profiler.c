@@ -364,6 +364,7 @@ TEST(a_boost_changes_the_rate_and_no_sums)
 	struct profiler *profiler = open_profiler(child.pid, 99);
 
 	go(&child);
+	run_for(profiler, WARM_UP_NS);
 	const struct boosted before = measure_boosted(profiler, &child, &none);
 	const struct boosted boosted = measure_boosted(profiler, &child, &faster);
 	const struct boosted stopped = measure_boosted(profiler, &child, &stop);
