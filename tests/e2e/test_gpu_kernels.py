@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from contract import TYPE
-from fleet import ROOT, Agent, program, unique, wait_until
+from fleet import ROOT, Agent, Collector, program, unique, wait_until
 from gpu_double import DOUBLES, make_doubles
 
 KERNEL = TYPE.GPU_KERNEL
@@ -23,9 +23,17 @@ def doubles():
 
 
 @pytest.fixture(scope="module")
-def agent(fleet, tmp_path_factory):
-    """A second agent, with frequent sessions."""
-    one = Agent(fleet.grpc, tmp_path_factory.mktemp("kernels"), ["--cupti-interval", "1s", "--label", "role=kernels"])
+def collector(tmp_path_factory):
+    """Its own: a second agent of the shared one would double what others measure."""
+    folder = tmp_path_factory.mktemp("kernels-collector")
+    with Collector(folder / "data", folder / "collector.log") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def agent(collector, tmp_path_factory):
+    """With frequent sessions."""
+    one = Agent(collector.grpc, tmp_path_factory.mktemp("kernels"), ["--cupti-interval", "1s"])
     yield one
     one.stop()
 
@@ -77,16 +85,16 @@ def test_command_fails_while_process_uses_cupti(start_client):
     assert answer.returncode != 0 and "uses CUPTI itself" in answer.stderr, answer
 
 
-def test_kernel_time_is_charged_to_the_launching_line(fleet, agent, start_client):
+def test_kernel_time_is_charged_to_the_launching_line(collector, agent, start_client):
     service, _ = start_client()
-    selector = f'{{service="{service}",role="kernels"}}'
+    selector = f'{{service="{service}"}}'
 
     def look():
-        tree = fleet.api.merge(selector, type_=KERNEL)
+        tree = collector.api.merge(selector, type_=KERNEL)
         return all(tree.total_of_any_line(name) for name in ("multiply", "normalize", "replay")) and tree
     tree = wait_until("GPU kernel time", ARRIVE_SECONDS, look)
     tree.check()
-    numbers = fleet.api.merge(selector, type_=KERNELS)
+    numbers = collector.api.merge(selector, type_=KERNELS)
     # Each run took exactly so long.
     for name, kernel, took_ns in (("multiply", "gemm", 30000), ("normalize", "softmax", 10000), ("replay", "(no name)", 5000)):
         paths = [tree.path(node) for node in range(1, len(tree.names)) if tree.names[node].split("(")[0] == kernel.split("(")[0]
@@ -100,24 +108,24 @@ def test_kernel_time_is_charged_to_the_launching_line(fleet, agent, start_client
     assert tree.total_of_any_line("multiply") == pytest.approx(3 * tree.total_of_any_line("normalize"), rel=0.5)
 
 
-def test_agent_yields_to_the_applications_own_profiler(fleet, agent, start_client):
+def test_agent_yields_to_the_applications_own_profiler(collector, agent, start_client):
     service, client = start_client("profiler")
     wait_until("a log line", ARRIVE_SECONDS, lambda: f"no times for process {client.pid}: it uses CUPTI itself" in agent.log())
-    assert fleet.api.total(f'{{service="{service}"}}', type_=KERNEL) == 0
+    assert collector.api.total(f'{{service="{service}"}}', type_=KERNEL) == 0
 
 
-def test_stalled_process_gets_no_more_sessions(fleet, agent, start_client):
+def test_stalled_process_gets_no_more_sessions(agent, start_client):
     _, client = start_client(CUPTI_DOUBLE_ENABLE_MS="1100")
     wait_until("a log line", ARRIVE_SECONDS,
                lambda: f"no times for process {client.pid}: CUPTI stalled launches" in agent.log())
 
 
-def test_process_killed_in_its_session_leaves_others_working(fleet, agent, start_client):
+def test_process_killed_in_its_session_leaves_others_working(collector, agent, start_client):
     service, client = start_client()
-    selector = f'{{service="{service}",role="kernels"}}'
-    wait_until("a first session", ARRIVE_SECONDS, lambda: fleet.api.total(selector, type_=KERNEL) > 0)
+    selector = f'{{service="{service}"}}'
+    wait_until("a first session", ARRIVE_SECONDS, lambda: collector.api.total(selector, type_=KERNEL) > 0)
     client.kill()
     other, _ = start_client()
-    wait_until("another process's session", ARRIVE_SECONDS, lambda: fleet.api.total(
-        f'{{service="{other}",role="kernels"}}', type_=KERNEL) > 0)
+    wait_until("another process's session", ARRIVE_SECONDS, lambda: collector.api.total(
+        f'{{service="{other}"}}', type_=KERNEL) > 0)
     assert agent.is_running()
