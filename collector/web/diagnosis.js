@@ -102,7 +102,7 @@ function changedOf(spikes) {
 		return [];
 	return [element("h4", "", "Out of the usual range meanwhile"),
 		element("ul", "changed", ...spikes.map(({ title, sentence, path }) => {
-			const link = element("a", "", String(title));
+			const link = element("a", "link", String(title));
 
 			if (String(path).startsWith("/?"))
 				link.href = path;
