@@ -55,7 +55,7 @@ def test_gpu_verdict_lists_figures_and_missing_data(fake, open_page, artefact):
 def test_evidence_links_to_its_profile_type(fake, open_page):
     page = open_page(address(fake.url, query=SERVICE))
     open_card(page)
-    page.click("#diagnosis-popover .link")
+    page.click("#diagnosis-popover button.link")
     page.settle()
     assert view(page, "type") == profiles.BLOCKED
     assert view(page, "query") == f'{{wait="gil", service="{SERVICE}"}}'
