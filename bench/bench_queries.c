@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/arguments.h"
 #include "base/clock.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
@@ -31,17 +32,6 @@ struct bench {
 
 /** A query under measurement. *ret_print: the answer's fingerprint, which takes time; NULL: not wanted. */
 typedef void answer_fn(const struct bench *bench, const struct query *query, uint64_t *ret_print);
-
-__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputc('\n', stderr);
-	exit(1);
-}
 
 /** FNV-1a: hash64_of() differs from process to process. */
 static uint64_t print_of(const void *bytes, size_t size, uint64_t before)
@@ -329,16 +319,6 @@ static void merge_hours(struct bench *bench)
 	       (unsigned long long)stats.stored_bytes);
 }
 
-static uint32_t number_of(const char *text, uint32_t max)
-{
-	char *end;
-	unsigned long number = strtoul(text, &end, 10);
-
-	if (!*text || *end || !number || number > max)
-		die("bench_queries: \"%s\" is not a number from 1 to %u", text, max);
-	return (uint32_t)number;
-}
-
 static void parse_options(struct bench *bench, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -355,9 +335,9 @@ static void parse_options(struct bench *bench, int argc, char **argv)
 		if (option == 's')
 			bench->path = optarg;
 		else if (option == 'r')
-			bench->repetitions = number_of(optarg, REPETITIONS_MAX);
+			bench->repetitions = (uint32_t)number_of(optarg, REPETITIONS_MAX);
 		else if (option == 'm')
-			bench->memory_mb = number_of(optarg, 1 << 20);
+			bench->memory_mb = (uint32_t)number_of(optarg, 1 << 20);
 		else if (option == 'o')
 			bench->only = optarg;
 		else if (option == 'g')

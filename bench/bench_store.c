@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/arguments.h"
 #include "bench/fleet_off_cpu.h"
 #include "collector/query/query.h"
 #include "collector/store/rows.h"
@@ -42,17 +43,6 @@ static uint64_t clock_of(clockid_t clock)
 
 	clock_gettime(clock, &time);
 	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
-}
-
-__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputc('\n', stderr);
-	exit(1);
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -460,17 +450,6 @@ static void fill_store(struct bench *bench)
 }
 
 // ---- the run ----------------------------------------------------------------------------------------
-
-static uint64_t number_of(const char *text, uint64_t max)
-{
-	char *end;
-	uint64_t number = strtoull(text, &end, 10);
-
-	if (!*text || *end || number == 0 || number > max)
-		die("bench_store: \"%s\" is not a number from 1 to %llu", text,
-		    (unsigned long long)max);
-	return number;
-}
 
 static void parse_options(struct bench *bench, int argc, char **argv)
 {
