@@ -8,7 +8,7 @@
 #include "base/contract/label_names.h"
 #include "collector/diagnose/diagnosis.h"
 #include "base/json_text.h"
-#include "collector/spikes/spike_text.h"
+#include "collector/http/spike_json.h"
 #include "collector/spikes/spikes.h"
 
 enum { CHANGED_MAX = 3 }; // spikes that a verdict names
@@ -31,15 +31,6 @@ static void append_text(struct buffer *body, const char *key, const char *text)
 
 	buffer_printf(body, is_first ? "\"%s\":" : ",\"%s\":", key);
 	json_append_string(body, text);
-}
-
-static void append_made(struct buffer *body, const char *key, const struct spike *spike,
-			void (*make)(struct buffer *text, const struct spike *spike))
-{
-	_cleanup_(buffer_deinit) struct buffer text = { 0 };
-
-	make(&text, spike);
-	append_text(body, key, buffer_string(&text));
 }
 
 static void append_texts(struct buffer *body, const char *key, const char *const *texts)
@@ -244,9 +235,7 @@ static void append_changed(struct buffer *body, const struct query *query)
 	buffer_append_string(body, ",\"changed\":[");
 	for (uint32_t i = 0; i < spikes.count; i++) {
 		buffer_append_string(body, i ? ",{" : "{");
-		append_made(body, "title", &spikes.items[i], spike_append_title);
-		append_made(body, "sentence", &spikes.items[i], spike_append_sentence);
-		append_made(body, "path", &spikes.items[i], spike_append_path);
+		spike_json_append_words(body, &spikes.items[i]);
 		buffer_append_byte(body, '}');
 	}
 	buffer_append_byte(body, ']');

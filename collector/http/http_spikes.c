@@ -7,22 +7,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json_text.h"
-#include "collector/spikes/spike_text.h"
+#include "collector/http/spike_json.h"
 #include "collector/spikes/spikes.h"
 
 static void append_text(struct buffer *body, const char *key, const char *text)
 {
 	buffer_printf(body, ",\"%s\":", key);
 	json_append_string(body, text);
-}
-
-static void append_made(struct buffer *body, const char *key, const struct spike *spike,
-			void (*make)(struct buffer *text, const struct spike *spike))
-{
-	_cleanup_(buffer_deinit) struct buffer text = { 0 };
-
-	make(&text, spike);
-	append_text(body, key, buffer_string(&text));
 }
 
 static void append_code(struct buffer *body, const struct cause_code *code)
@@ -80,9 +71,8 @@ static void append_spike(struct buffer *body, const struct spike *spike)
 		      spike->usual, spike->extra);
 	buffer_printf(body, ",\"surprise\":%.1f,\"score\":%.3f,\"incident\":%u", spike->surprise,
 		      spike->score, spike->incident);
-	append_made(body, "title", spike, spike_append_title);
-	append_made(body, "sentence", spike, spike_append_sentence);
-	append_made(body, "path", spike, spike_append_path);
+	buffer_append_byte(body, ',');
+	spike_json_append_words(body, spike);
 	if (spike->explained)
 		append_cause(body, &spike->cause);
 	buffer_append_byte(body, '}');
