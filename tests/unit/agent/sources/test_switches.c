@@ -460,11 +460,14 @@ static pid_t start_sleeping(void)
 	if (child)
 		return child;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (;;)
+	for (;;) {
+		long number = SYS_pause;
+
 		asm volatile("push %%rbp\n\txor %%ebp, %%ebp\n\tsyscall\n\tpop %%rbp"
+			     : "+a"(number)
 			     :
-			     : "a"(SYS_pause)
 			     : "rcx", "r11", "memory");
+	}
 }
 
 /* The user stacks that arrived, and those that a process's blocked time has. */
