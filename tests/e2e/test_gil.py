@@ -50,8 +50,8 @@ def test_records_who_holds_the_gil(tmp_path, minors):
             holders = record(tmp_path / "gil.collapsed", process.pid, "--gil")
         finally:
             process.kill()
-    # Both use a CPU; the one in C takes the GIL for a moment before and after each MiB.
-    assert everyone["releases_gil"] > 0.1 * everyone["holds_gil"], everyone
+    # Both use a CPU; the one in C takes the GIL for a moment before and after each checksum.
+    assert everyone["releases_gil"] > 0.3 * everyone["holds_gil"], everyone
     assert holders["releases_gil"] < 0.15 * holders["holds_gil"], holders
     assert holders["holds_gil"] > 0.25 * everyone["holds_gil"], (holders, everyone)
 

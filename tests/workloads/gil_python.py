@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two threads that use a CPU each until they are killed: holds_gil() is bytecode, releases_gil() checksums a MiB at a time in C, which
-releases the GIL meanwhile. The first line of output says that both have begun."""
+"""Two threads that use a CPU each until they are killed: holds_gil() is bytecode, releases_gil() checksums 64 MiB at a time in C, which
+releases the GIL meanwhile: long enough that waiting for it for 5 ms, each time, is the smaller part. The first line of output says that both have begun."""
 import threading
 import zlib
 
-MIB = bytes(1 << 20)
+DATA = bytes(64 << 20)
 
 
 def holds_gil():
@@ -14,7 +14,7 @@ def holds_gil():
 
 def releases_gil():
     while True:
-        zlib.crc32(MIB)
+        zlib.crc32(DATA)
 
 
 threading.Thread(target=releases_gil, daemon=True).start()
