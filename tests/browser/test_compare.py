@@ -88,7 +88,7 @@ def test_each_baseline_asks_for_its_own(fake, open_page):
     assert page.complaints() == []
 
 
-def test_regions_are_compared_with_the_rest_of_the_range(fake, open_page):
+def test_compares_regions_with_the_rest(fake, open_page):
     now_ms = int(time.time() * 1000)
     page = open_page(fake.url + f"/?page=compare&query={SERVICE}&from={now_ms - 300000}&to={now_ms}&live=off&against=rest"
                      f"&sel={now_ms - 200000}-{now_ms - 190000},{now_ms - 100000}-{now_ms - 99000}", width=1280, height=800)

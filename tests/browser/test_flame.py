@@ -226,7 +226,7 @@ def test_a_refresh_keeps_the_match(fake, open_page):
     assert len([r for r in fake.server.requests[asked:] if "/merge" in r]) == 1 and page.text("#search-place").startswith("2 of 3")
 
 
-def test_step_zooms_to_a_match_too_small_to_see(fake, open_page):
+def test_zooms_to_tiny_matches(fake, open_page):
     page = open_page(address(fake.url, nodes=131072, search="/_hash_search$|^hash_search$/"))
     count = int(re.search(r"of ([\d,]+)", page.text("#search-place"))[1].replace(",", ""))
     assert count > 3

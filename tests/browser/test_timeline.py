@@ -55,7 +55,7 @@ def parts(page):
 
 
 @pytest.mark.parametrize("width, dark", [(1280, False), (390, True)])
-def test_a_bar_shows_the_stacks_of_its_thread_and_time(fake, open_page, artefact, width, dark):
+def test_bar_shows_its_thread_and_time(fake, open_page, artefact, width, dark):
     page = open_timeline(open_page, fake, width=width, height=844, dark=dark)
     drawn = plot(page)
     assert drawn["grid"]["slot_ms"] == (20 if width > 800 else 40) and [row["threads"] for row in drawn["rows"]] == [1] * 4

@@ -169,7 +169,7 @@ def test_missing_rights_are_named(server, collector, start_agent, pods, cgroups,
     settle_on(collector, pods, cgroups, "allowed")
 
 
-def test_a_deleted_account_is_named_and_a_new_token_read(server, collector, start_agent, pods, cgroups, tmp_path):
+def test_rereads_token_of_deleted_account(server, collector, start_agent, pods, cgroups, tmp_path):
     name = f"turned-{uuid.uuid4().hex[:8]}"
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "cairn"}}
     server.kubectl("create", objects=[account])

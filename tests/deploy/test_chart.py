@@ -214,7 +214,7 @@ def test_annotations_win_over_defaults():
 
 
 @needs_helm
-def test_a_class_that_is_not_made_is_not_named():
+def test_omits_absent_storage_class():
     objects = template({"agent": {"priorityClass": {"create": False}}})
     assert not [item for item in objects if item["kind"] == "PriorityClass"]
     assert "priorityClassName" not in one(objects, "DaemonSet", "cairn-agent")["spec"]["template"]["spec"]

@@ -48,7 +48,7 @@ def test_agent_has_exactly_six_capabilities():
     assert security["readOnlyRootFilesystem"] is True
 
 
-def test_agent_may_list_and_watch_pods_and_no_more():
+def test_agent_only_lists_and_watches_pods():
     role, binding = one("ClusterRole"), one("ClusterRoleBinding")
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"] and binding["roleRef"]["kind"] == "ClusterRole"

@@ -15,7 +15,7 @@ def doubles():
     make_doubles("libcuda.so.1", "libnvidia-ml.so.1", "spinning_client")
 
 
-def test_a_loop_that_waits_for_the_gpu_is_a_wait_and_not_hot_code(fleet):
+def test_gpu_busy_wait_is_not_cpu_time(fleet):
     """The client's CPU time is partly its own work and partly the driver's waiting loop."""
     service = unique("spin")
     truth = Workload([str(DOUBLES / "spinning_client"), str(CPU_SECONDS)],

@@ -108,7 +108,7 @@ def expect_named(graph):
     assert graph.path(deepest)[-3:] == ["main", "worker", "hot_inlined"]
 
 
-def test_files_of_one_build_id_keep_their_own_names(tmp_path, collector, start_agent):
+def test_same_build_id_keeps_names(tmp_path, collector, start_agent):
     """A forged program runs first; both have the build id of the real one."""
     start_agent(collector, "--cache", str(tmp_path / "cache"))
     services = {}

@@ -79,7 +79,7 @@ def test_symbols_of_comments_and_literals_do_not_count(check):
     assert "move what is used (executable) down" in lines[0]
 
 
-def test_fields_stand_for_a_struct_that_is_not_named(check):
+def test_fields_identify_unnamed_structs(check):
     _, lines = check({
         "agent/elf/elf.c": '#include "agent/elf/elf.h"\n#include "agent/symbols/executable.h"\nint f(void) { return e->parts; }\n',
     })
@@ -94,7 +94,7 @@ def test_shortens_a_long_list_of_symbols(check):
     assert "move what is used (A, B, C, D, E, F and 2 more) down" in lines[0]
 
 
-def test_rooms_on_one_line_do_not_include_each_other(check):
+def test_rooms_on_a_line_are_independent(check):
     _, lines = check({"agent/dump/dump.h": '#include "agent/ship/ship.h"\n'})
     assert lines == [
         "agent/dump/dump.h:1: agent/dump includes agent/ship/ship.h: agent/dump may include base, agent/bpf, agent/elf, "
@@ -133,7 +133,7 @@ def test_folders_and_the_table_agree(check):
     ]
 
 
-def test_a_folder_with_rooms_has_no_files_without_a_dot(check):
+def test_room_folder_needs_a_dot(check):
     _, lines = check({}, rooms=ROOMS.replace("    .\n", ""))
     assert lines == ["agent: is not in tests/layers/rooms.txt: add it there, or move its C files to a room"]
 
@@ -187,12 +187,12 @@ def test_a_module_includes_its_own_header_first(check):
     assert lines == ['agent/elf/elf.c:1: the first include is not its own header: begin with #include "agent/elf/elf.h"']
 
 
-def test_headers_of_one_name_in_bpf_are_a_problem(check):
+def test_duplicate_bpf_headers_fail(check):
     status, lines = check({"bpf/unwind/stack.h": "", "bpf/stacks/stack.h": ""}, rooms=ROOMS + "bpf/*:\n")
     assert (status, lines) == (1, ["bpf/unwind/stack.h:1: bpf/stacks/stack.h has the same name: rename one"])
 
 
-def test_headers_of_one_name_in_agent_are_a_warning(check):
+def test_duplicate_agent_headers_warn(check):
     status, lines = check({"agent/bpf/maps.h": "", "agent/elf/maps.h": ""})
     assert (status, lines) == (0, ["warning: agent/elf/maps.h:1: agent/bpf/maps.h has the same name: rename one"])
 
@@ -215,7 +215,7 @@ def test_shows_a_cycle_with_its_weakest_edge_first(check):
     ]
 
 
-def test_a_type_is_a_weaker_edge_than_a_call(check):
+def test_types_weigh_less_than_calls(check):
     _, lines = check({
         "agent/elf/elf.c": '#include "agent/elf/elf.h"\n#include "agent/elf/notes.h"\nint f(void) { return notes_read(); }\n',
         "agent/elf/notes.h": '#include "agent/elf/elf.h"\nstruct notes { struct elf elf; struct error *err; };\nint notes_read(void);\n',
@@ -250,7 +250,7 @@ def test_one_cut_opens_two_cycles(check):
     ]
 
 
-def test_a_c_file_belongs_to_the_header_it_implements(check):
+def test_c_file_belongs_to_its_header(check):
     files = {
         "agent/elf/elf_open.c": '#include "agent/elf/elf.h"\n#include "agent/elf/notes.h"\n\n'
                                 "int elf_open(struct elf *elf, struct error *err)\n{\n\treturn NOTES_MAX;\n}\n",
@@ -263,7 +263,7 @@ def test_a_c_file_belongs_to_the_header_it_implements(check):
     ]
 
 
-def test_a_c_file_that_implements_nothing_is_its_own_module(check):
+def test_lone_c_file_is_a_module(check):
     assert check({
         "agent/elf/elf_tool.c": '#include "agent/elf/elf.h"\n#include "agent/elf/notes.h"\n\nint tool(void)\n{\n\treturn 0;\n}\n',
         "agent/elf/notes.h": '#include "agent/elf/elf.h"\n',

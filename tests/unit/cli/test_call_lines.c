@@ -117,7 +117,7 @@ TEST(begins_at_a_function)
 	call_lines_deinit(&lines);
 }
 
-TEST(opens_and_closes_and_remembers)
+TEST(keeps_open_state)
 {
 	struct call_toggles toggles = { 0 };
 
@@ -152,5 +152,5 @@ TEST(filters_with_callers_and_callees)
 }
 
 RUN_TESTS(cmocka_unit_test(shows_the_largest_first_and_indents_at_branchings),
-	  cmocka_unit_test(begins_at_a_function), cmocka_unit_test(opens_and_closes_and_remembers),
+	  cmocka_unit_test(begins_at_a_function), cmocka_unit_test(keeps_open_state),
 	  cmocka_unit_test(filters_with_callers_and_callees))

@@ -78,7 +78,7 @@ TEST(finds_command_by_whole_name)
 	assert_null(command_find(commands, 3, ""));
 }
 
-TEST(a_wrong_command_line_has_an_exit_code_of_its_own)
+TEST(wrong_command_line_exits_2)
 {
 	struct error err = { 0 };
 
@@ -89,6 +89,5 @@ TEST(a_wrong_command_line_has_an_exit_code_of_its_own)
 		  "failed");
 }
 
-RUN_TESTS(cmocka_unit_test(a_wrong_command_line_has_an_exit_code_of_its_own),
-	  cmocka_unit_test(parses_seconds_and_units), cmocka_unit_test(suggests_nearest_command),
-	  cmocka_unit_test(finds_command_by_whole_name))
+RUN_TESTS(cmocka_unit_test(wrong_command_line_exits_2), cmocka_unit_test(parses_seconds_and_units),
+	  cmocka_unit_test(suggests_nearest_command), cmocka_unit_test(finds_command_by_whole_name))

@@ -52,7 +52,7 @@ TEST(adds_no_token_that_is_lost)
 	unlink(path);
 }
 
-TEST(prints_no_token_for_a_file_that_does_not_open)
+TEST(prints_no_token_without_file)
 {
 	char path[] = "/nonexistent/access";
 	_cleanup_fclose_ FILE *stream = tmpfile();
@@ -63,4 +63,4 @@ TEST(prints_no_token_for_a_file_that_does_not_open)
 }
 
 RUN_TESTS(cmocka_unit_test(adds_a_printed_token), cmocka_unit_test(adds_no_token_that_is_lost),
-	  cmocka_unit_test(prints_no_token_for_a_file_that_does_not_open))
+	  cmocka_unit_test(prints_no_token_without_file))

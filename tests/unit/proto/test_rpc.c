@@ -324,7 +324,7 @@ TEST(cancels_a_call_from_another_thread)
 	rpc_server_close(server, 1000);
 }
 
-TEST(a_busy_port_is_an_error_with_a_remedy)
+TEST(busy_port_error_has_remedy)
 {
 	int port;
 	struct rpc_server *server = server_at(0, &port);
@@ -688,8 +688,7 @@ RUN_TESTS(cmocka_unit_test(refuses_a_ca_without_a_certificate),
 	  cmocka_unit_test(a_call_that_was_answered_is_not_repeated),
 	  cmocka_unit_test(a_deadline_ends_a_call),
 	  cmocka_unit_test(cancels_a_call_from_another_thread),
-	  cmocka_unit_test(a_busy_port_is_an_error_with_a_remedy),
-	  cmocka_unit_test(checks_addresses),
+	  cmocka_unit_test(busy_port_error_has_remedy), cmocka_unit_test(checks_addresses),
 	  cmocka_unit_test(reconnects_at_once_when_the_server_returns),
 	  cmocka_unit_test(closing_lets_calls_in_flight_finish),
 	  cmocka_unit_test(closing_cancels_calls_after_the_grace),

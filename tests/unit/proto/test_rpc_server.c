@@ -483,7 +483,7 @@ TEST(a_message_that_never_fits_is_refused)
 	budget.bytes_max = BUDGET;
 }
 
-TEST(messages_that_find_no_memory_in_time_are_refused)
+TEST(refuses_messages_without_memory_in_time)
 {
 	static uint8_t message[5 + 100] = { 0, 0, 0, 0, 100 };
 	struct http2_client client;
@@ -554,5 +554,5 @@ RUN_TESTS(cmocka_unit_test(stalled_messages_hold_no_thread),
 	  cmocka_unit_test(a_probe_tells_that_no_thread_is_free),
 	  cmocka_unit_test(compressed_messages_are_judged_before_inflating),
 	  cmocka_unit_test(a_message_that_never_fits_is_refused),
-	  cmocka_unit_test(messages_that_find_no_memory_in_time_are_refused),
+	  cmocka_unit_test(refuses_messages_without_memory_in_time),
 	  cmocka_unit_test(an_address_has_half_of_the_memory))

@@ -277,7 +277,7 @@ TEST(events_say_what_became_of_a_pod)
 	}
 }
 
-TEST(a_list_has_a_version_and_a_next_page)
+TEST(reads_list_version_and_next_page)
 {
 	static const char text[] = "{\"resourceVersion\":\"12\",\"continue\":\"eyJ2IjoibWV0YSJ9\"}";
 	static const char bad[] = "{\"resourceVersion\":12,\"continue\":\"a b\"}";
@@ -414,7 +414,7 @@ RUN_TESTS(cmocka_unit_test(a_pod_names_its_containers),
 	  cmocka_unit_test(control_characters_become_question_marks),
 	  cmocka_unit_test(memory_of_one_object_is_bounded),
 	  cmocka_unit_test(events_say_what_became_of_a_pod),
-	  cmocka_unit_test(a_list_has_a_version_and_a_next_page),
+	  cmocka_unit_test(reads_list_version_and_next_page),
 	  cmocka_unit_test(what_rules_read_has_prometheus_names),
 	  cmocka_unit_test(a_node_has_labels_of_short_names),
 	  cmocka_unit_test(refuses_what_is_no_node),

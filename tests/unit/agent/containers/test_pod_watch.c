@@ -260,7 +260,7 @@ static bool has_pods(const struct fixture *fixture)
 	return pods_of(fixture) == 1;
 }
 
-TEST(the_kubelet_is_asked_while_the_server_is_away)
+TEST(asks_kubelet_while_server_is_away)
 {
 	static const struct answer away[] = {
 		{ 503, "", false },
@@ -433,7 +433,7 @@ RUN_TESTS(cmocka_unit_test(lists_by_pages_then_watches), cmocka_unit_test(events
 	  cmocka_unit_test(goes_on_after_the_last_event),
 	  cmocka_unit_test(lists_again_where_it_cannot_go_on),
 	  cmocka_unit_test(says_why_no_list_came_and_tries_again),
-	  cmocka_unit_test(the_kubelet_is_asked_while_the_server_is_away),
+	  cmocka_unit_test(asks_kubelet_while_server_is_away),
 	  cmocka_unit_test(a_dead_kubelet_leaves_what_was_known),
 	  cmocka_unit_test(a_bad_pod_does_not_hide_others),
 	  cmocka_unit_test(a_silent_watch_ends_when_asked),

@@ -48,7 +48,7 @@ static struct hung_processes open_again(void)
 	return hung;
 }
 
-static void remembers_over_restarts(void **state)
+static void persists_over_restarts(void **state)
 {
 	uint64_t now = boot_ns();
 
@@ -69,7 +69,7 @@ static void remembers_over_restarts(void **state)
 	assert_false(hung_processes_has(NULL, 1, 0));
 }
 
-static void forgets_processes_that_ended(void **state)
+static void drops_exited_processes(void **state)
 {
 	struct hung_processes hung = open_again();
 	pid_t child = fork();
@@ -85,7 +85,7 @@ static void forgets_processes_that_ended(void **state)
 	hung_processes_close(&hung);
 }
 
-static void forgets_other_boots(void **state)
+static void drops_other_boots(void **state)
 {
 	struct hung_processes hung = open_again();
 
@@ -143,6 +143,6 @@ static void reports_a_missing_folder(void **state)
 
 #define IN_A_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
 
-RUN_TESTS(IN_A_FOLDER(remembers_over_restarts), IN_A_FOLDER(forgets_processes_that_ended),
-	  IN_A_FOLDER(forgets_other_boots), IN_A_FOLDER(keeps_the_last_ones),
+RUN_TESTS(IN_A_FOLDER(persists_over_restarts), IN_A_FOLDER(drops_exited_processes),
+	  IN_A_FOLDER(drops_other_boots), IN_A_FOLDER(keeps_the_last_ones),
 	  IN_A_FOLDER(ignores_damage), cmocka_unit_test(reports_a_missing_folder))

@@ -35,7 +35,7 @@ TEST(one_payer_leaves_half)
 	EXPECT_EQ(0, take_all(1, &taken, 256), "the first once more");
 }
 
-TEST(what_is_nobodys_is_bounded_by_all_only)
+TEST(unowned_use_has_only_total_limit)
 {
 	uint64_t taken = 0;
 
@@ -60,7 +60,7 @@ TEST(debts_are_paid_in_parts)
 	EXPECT_EQ(0, shares.count, "shares");
 }
 
-TEST(finds_who_has_most)
+TEST(finds_largest_payer)
 {
 	clear();
 	EXPECT_EQ(0, shares_greediest(&shares), "of none");
@@ -70,7 +70,7 @@ TEST(finds_who_has_most)
 	EXPECT_EQ(2, shares_greediest(&shares), "of three");
 }
 
-TEST(the_least_is_forgotten_for_room)
+TEST(evicts_smallest_payer)
 {
 	clear();
 	for (uint64_t payer = 1; payer <= SHARES_MAX; payer++)
@@ -82,6 +82,6 @@ TEST(the_least_is_forgotten_for_room)
 }
 
 RUN_TESTS(cmocka_unit_test(one_payer_leaves_half),
-	  cmocka_unit_test(what_is_nobodys_is_bounded_by_all_only),
-	  cmocka_unit_test(debts_are_paid_in_parts), cmocka_unit_test(finds_who_has_most),
-	  cmocka_unit_test(the_least_is_forgotten_for_room))
+	  cmocka_unit_test(unowned_use_has_only_total_limit),
+	  cmocka_unit_test(debts_are_paid_in_parts), cmocka_unit_test(finds_largest_payer),
+	  cmocka_unit_test(evicts_smallest_payer))

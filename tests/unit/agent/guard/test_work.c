@@ -206,7 +206,7 @@ static bool is_true(void *context)
 }
 
 /* The agent stops: what it has is to be sent now. */
-static void no_work_begins_or_goes_on_at_the_end(void **state)
+static void stops_work_at_the_end(void **state)
 {
 	struct fixture *fixture = *state;
 	struct work work;
@@ -235,5 +235,4 @@ RUN_TESTS(WORK_TEST(puts_off_what_is_over_budget), WORK_TEST(pays_a_debt_over_in
 	  WORK_TEST(many_costly_processes_starve_nobody),
 	  WORK_TEST(one_payers_processes_leave_half), WORK_TEST(a_work_pays_for_itself_only),
 	  WORK_TEST(successors_take_over_what_was_spent), WORK_TEST(reads_end_with_the_budget),
-	  WORK_TEST(reads_end_even_if_they_cost_nothing),
-	  WORK_TEST(no_work_begins_or_goes_on_at_the_end))
+	  WORK_TEST(reads_end_even_if_they_cost_nothing), WORK_TEST(stops_work_at_the_end))

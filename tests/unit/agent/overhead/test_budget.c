@@ -330,7 +330,7 @@ TEST(exports_all_of_the_agents_cpu_time)
 	free(run);
 }
 
-TEST(a_boost_has_a_rate_and_a_budget_of_its_own)
+TEST(boost_has_own_rate_and_budget)
 {
 	static const struct {
 		const char *what;
@@ -374,6 +374,6 @@ TEST(a_boost_has_a_rate_and_a_budget_of_its_own)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_boost_has_a_rate_and_a_budget_of_its_own),
+RUN_TESTS(cmocka_unit_test(boost_has_own_rate_and_budget),
 	  cmocka_unit_test(sheds_load_and_restores_it),
 	  cmocka_unit_test(exports_all_of_the_agents_cpu_time))

@@ -75,7 +75,7 @@ static pid_t fork_below(void)
 	return 0;
 }
 
-TEST(a_parent_with_a_higher_pid_is_no_member)
+TEST(rejects_parent_with_higher_pid)
 {
 	_cleanup_(process_family_deinit) struct process_family family = { 0 };
 	pid_t child = fork_below();
@@ -103,5 +103,5 @@ TEST(a_process_that_has_gone_has_no_family)
 }
 
 RUN_TESTS(cmocka_unit_test(a_family_has_all_generations),
-	  cmocka_unit_test(a_parent_with_a_higher_pid_is_no_member),
+	  cmocka_unit_test(rejects_parent_with_higher_pid),
 	  cmocka_unit_test(a_process_that_has_gone_has_no_family))

@@ -208,7 +208,7 @@ TEST(a_forked_child_is_in_its_parents_pod)
 	finish(&fixture);
 }
 
-TEST(a_replaced_program_that_is_gone_stays_in_its_pod)
+TEST(replaced_program_keeps_pod)
 {
 	struct label_set *set = calloc(1, sizeof(*set));
 	struct fixture fixture;
@@ -236,7 +236,7 @@ static void put_node(struct pod_table *pods, const char *zone)
 	assert_int_equal(0, labels.count);
 }
 
-TEST(a_process_outside_of_pods_waits_for_its_node)
+TEST(process_outside_pods_waits_for_node)
 {
 	struct cgroup cgroup = { .unit = "nginx.service" };
 	struct label_set *set = calloc(1, sizeof(*set));
@@ -263,7 +263,7 @@ TEST(a_process_outside_of_pods_waits_for_its_node)
 	finish(&fixture);
 }
 
-TEST(a_pod_and_its_node_are_known_in_any_order)
+TEST(pod_and_node_in_any_order)
 {
 	for (int node_first = 0; node_first < 2; node_first++) {
 		struct fixture fixture;
@@ -353,7 +353,7 @@ TEST(rules_see_the_pod_when_it_is_known)
 	finish_with_rules(&fixture);
 }
 
-TEST(a_rule_that_keeps_a_namespace_waits_for_the_pod)
+TEST(namespace_rule_waits_for_pod)
 {
 	static const struct {
 		const char *namespace;
@@ -434,7 +434,7 @@ TEST(labels_that_are_detected_again_are_not_late)
 	finish(&fixture);
 }
 
-TEST(a_program_that_is_gone_stays_in_its_container)
+TEST(gone_program_keeps_container)
 {
 	struct process_entry *entry = calloc(1, sizeof(*entry));
 	struct label_set *former = calloc(1, sizeof(*former));
@@ -474,12 +474,12 @@ RUN_TESTS(cmocka_unit_test(a_process_waits_until_its_container_is_known),
 	  cmocka_unit_test(a_pause_process_is_its_pods),
 	  cmocka_unit_test(an_excluded_pod_excludes_its_processes),
 	  cmocka_unit_test(a_forked_child_is_in_its_parents_pod),
-	  cmocka_unit_test(a_replaced_program_that_is_gone_stays_in_its_pod),
-	  cmocka_unit_test(a_process_outside_of_pods_waits_for_its_node),
-	  cmocka_unit_test(a_pod_and_its_node_are_known_in_any_order),
+	  cmocka_unit_test(replaced_program_keeps_pod),
+	  cmocka_unit_test(process_outside_pods_waits_for_node),
+	  cmocka_unit_test(pod_and_node_in_any_order),
 	  cmocka_unit_test(rules_see_the_pod_when_it_is_known),
-	  cmocka_unit_test(a_rule_that_keeps_a_namespace_waits_for_the_pod),
+	  cmocka_unit_test(namespace_rule_waits_for_pod),
 	  cmocka_unit_test(a_rule_drops_what_its_pod_never_explains),
 	  cmocka_unit_test(what_no_rule_reads_is_not_kept),
 	  cmocka_unit_test(labels_that_are_detected_again_are_not_late),
-	  cmocka_unit_test(a_program_that_is_gone_stays_in_its_container))
+	  cmocka_unit_test(gone_program_keeps_container))

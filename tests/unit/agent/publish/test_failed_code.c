@@ -47,7 +47,7 @@ TEST(a_success_begins_anew)
 	assert_false(failed_code_may_try(&failed, 0x1000, now_ns));
 }
 
-TEST(mappings_wait_each_for_itself_up_to_a_limit)
+TEST(mappings_back_off_separately)
 {
 	struct failed_code failed = { 0 };
 	uint64_t now_ns = 1;
@@ -69,4 +69,4 @@ TEST(mappings_wait_each_for_itself_up_to_a_limit)
 }
 
 RUN_TESTS(cmocka_unit_test(waits_longer_each_time), cmocka_unit_test(a_success_begins_anew),
-	  cmocka_unit_test(mappings_wait_each_for_itself_up_to_a_limit))
+	  cmocka_unit_test(mappings_back_off_separately))

@@ -155,7 +155,7 @@ TEST(functions_follow_each_other)
 	jit_code_free(code);
 }
 
-TEST(what_follows_at_any_address_may_be_no_function)
+TEST(rejects_unaligned_successor)
 {
 	struct jit_code *code = jit_code_new();
 	uint32_t second = write_following(0, (const uint8_t[]){ 0x66, 0x90 }, 2);
@@ -302,8 +302,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_sampled_function_alone_gets_rules, map_code,
 						unmap_code),
 		cmocka_unit_test_setup_teardown(functions_follow_each_other, map_code, unmap_code),
-		cmocka_unit_test_setup_teardown(what_follows_at_any_address_may_be_no_function,
-						map_code, unmap_code),
+		cmocka_unit_test_setup_teardown(rejects_unaligned_successor, map_code, unmap_code),
 		cmocka_unit_test_setup_teardown(finds_similar_functions_before_they_are_sampled,
 						map_code, unmap_code),
 		cmocka_unit_test_setup_teardown(bounds_a_scan_of_a_large_mapping, map_code,

@@ -50,7 +50,7 @@ static const struct {
 	{ "of several who have more", 20, 0, 60, { SECOND, 10 }, { SHARES_SEVERAL, 10 }, true },
 };
 
-TEST(who_has_most_lets_others_in)
+TEST(largest_payer_yields)
 {
 	for EACH (row, rows) {
 		const struct table_shares shares = divide(row->first, row->second, row->several);
@@ -60,7 +60,7 @@ TEST(who_has_most_lets_others_in)
 	}
 }
 
-TEST(what_went_is_let_in_for_no_more)
+TEST(counts_removed_tables_once)
 {
 	struct table_shares shares = divide(100, 0, 0);
 	const struct table_share wanting = { SECOND, 40 }, loser = { FIRST, 50 };
@@ -70,6 +70,5 @@ TEST(what_went_is_let_in_for_no_more)
 	EXPECT_EQ(false, table_shares_lets_in(&shares, wanting, loser), "the next");
 }
 
-RUN_TESTS(cmocka_unit_test(samples_push_out_up_to_half),
-	  cmocka_unit_test(who_has_most_lets_others_in),
-	  cmocka_unit_test(what_went_is_let_in_for_no_more))
+RUN_TESTS(cmocka_unit_test(samples_push_out_up_to_half), cmocka_unit_test(largest_payer_yields),
+	  cmocka_unit_test(counts_removed_tables_once))

@@ -29,7 +29,7 @@ static struct published_processes fill(void)
 	return (struct published_processes){ .records = records, .slot_count = RECORDS };
 }
 
-TEST(who_has_most_gives)
+TEST(evicts_largest_payer_first)
 {
 	struct published_processes published = fill();
 
@@ -57,7 +57,7 @@ TEST(of_the_same_payer_the_oldest_goes)
 	EXPECT_EQ(EVICTED, evicted_count, "one in 16, and one");
 }
 
-TEST(never_evicts_who_wants_space)
+TEST(never_evicts_requester)
 {
 	struct published_processes published = fill();
 
@@ -67,5 +67,6 @@ TEST(never_evicts_who_wants_space)
 	EXPECT_EQ(EVICTED, evicted_count, "one in 16, and one");
 }
 
-RUN_TESTS(cmocka_unit_test(who_has_most_gives), cmocka_unit_test(of_the_same_payer_the_oldest_goes),
-	  cmocka_unit_test(never_evicts_who_wants_space))
+RUN_TESTS(cmocka_unit_test(evicts_largest_payer_first),
+	  cmocka_unit_test(of_the_same_payer_the_oldest_goes),
+	  cmocka_unit_test(never_evicts_requester))

@@ -229,7 +229,7 @@ TEST(builds_and_installs_a_file_once)
 	close_world();
 }
 
-TEST(files_of_one_build_id_have_their_own_tables)
+TEST(same_build_id_has_separate_tables)
 {
 	open_world(1 << 20);
 	uint32_t forged = want(make_file(1, (struct order){ .pages = 1, .rules = 1 }));
@@ -314,7 +314,7 @@ static const struct {
 	  "a.so: table is inconsistent" },
 };
 
-TEST(remembers_unusable_files_with_the_reason)
+TEST(caches_unusable_files_with_reason)
 {
 	for EACH (row, failures) {
 		struct unwind_tables_stats stats;
@@ -654,7 +654,7 @@ static void begin_renewal(uint32_t file, struct executable *executable, uint64_t
 	unwind_tables_renew(tables);
 }
 
-TEST(one_process_may_fill_all_space_before_a_sample)
+TEST(one_process_fills_unused_space)
 {
 	const struct order order = { .pages = 12, .rules = 1 };
 
@@ -696,7 +696,7 @@ TEST(a_table_lacks_functions_until_they_are_analyzed)
 	close_world();
 }
 
-TEST(begins_with_analyzed_functions_if_they_are_on_disk)
+TEST(loads_analyzed_functions_from_disk)
 {
 	const struct order order = { .pages = 20, .rules = 1, .rows = 20000 };
 	char folder[] = "/tmp/cairn-unwind-tables-XXXXXX", command[64];
@@ -959,10 +959,10 @@ TEST(closing_does_not_wait_for_queued_builds)
 }
 
 RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
-	  cmocka_unit_test(files_of_one_build_id_have_their_own_tables),
+	  cmocka_unit_test(same_build_id_has_separate_tables),
 	  cmocka_unit_test(a_file_written_meanwhile_gives_no_table),
 	  cmocka_unit_test(rules_get_the_shared_numbers),
-	  cmocka_unit_test(remembers_unusable_files_with_the_reason),
+	  cmocka_unit_test(caches_unusable_files_with_reason),
 	  cmocka_unit_test(does_not_build_what_cannot_fit),
 	  cmocka_unit_test(survives_a_kernel_that_refuses),
 	  cmocka_unit_test(builds_most_missed_then_smallest_first),
@@ -977,9 +977,9 @@ RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
 	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_budget),
 	  cmocka_unit_test(keeps_tables_being_rebuilt),
 	  cmocka_unit_test(keeps_analyzed_files_open_while_needed),
-	  cmocka_unit_test(one_process_may_fill_all_space_before_a_sample),
+	  cmocka_unit_test(one_process_fills_unused_space),
 	  cmocka_unit_test(a_table_lacks_functions_until_they_are_analyzed),
-	  cmocka_unit_test(begins_with_analyzed_functions_if_they_are_on_disk),
+	  cmocka_unit_test(loads_analyzed_functions_from_disk),
 	  cmocka_unit_test(evicts_a_table_for_a_free_number),
 	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_numbers),
 	  cmocka_unit_test(keeps_the_budget_by_evicting),

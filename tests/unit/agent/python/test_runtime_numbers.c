@@ -32,7 +32,7 @@ static void fill(uint64_t payer, bool is_held)
 	}
 }
 
-TEST(reuses_what_nobody_uses_oldest_first)
+TEST(reuses_oldest_unused)
 {
 	fill(HOSTILE, false);
 	runtime_numbers_use(&numbers, 1);
@@ -68,13 +68,11 @@ TEST(containers_end_with_equal_parts)
 	EXPECT_EQ(-ENOSPC, take_for(HOSTILE, true), "the first's");
 }
 
-TEST(what_is_nobodys_is_not_evicted_in_use)
+TEST(keeps_unowned_in_use)
 {
 	fill(0, true);
 	EXPECT_EQ(-ENOSPC, take_for(HONEST, true), "with others'");
 }
 
-RUN_TESTS(cmocka_unit_test(reuses_what_nobody_uses_oldest_first),
-	  cmocka_unit_test(an_honest_build_gets_in),
-	  cmocka_unit_test(containers_end_with_equal_parts),
-	  cmocka_unit_test(what_is_nobodys_is_not_evicted_in_use))
+RUN_TESTS(cmocka_unit_test(reuses_oldest_unused), cmocka_unit_test(an_honest_build_gets_in),
+	  cmocka_unit_test(containers_end_with_equal_parts), cmocka_unit_test(keeps_unowned_in_use))

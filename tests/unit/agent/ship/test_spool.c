@@ -158,7 +158,7 @@ TEST(drops_and_counts_the_oldest)
 
 // ---- on disk --------------------------------------------------------------------------------
 
-TEST(a_batch_that_is_acknowledged_at_once_touches_no_disk)
+TEST(acknowledged_batch_skips_disk)
 {
 	disk_folder_make();
 	struct spool_options options = on_disk();
@@ -250,7 +250,7 @@ static void end_while_sending(uint64_t expected)
 	EXPECT_EQ(0, status, "the oldest");
 }
 
-TEST(a_batch_that_ends_the_agent_is_dropped_at_its_fourth_start)
+TEST(drops_batch_at_fourth_start)
 {
 	disk_folder_make();
 	struct spool *spool = open_spool(on_disk());
@@ -399,7 +399,7 @@ TEST(a_failing_disk_leaves_batches_in_memory)
 }
 
 /* As in a rollout that starts the new agent first. */
-TEST(takes_the_folder_over_when_the_other_agent_ends)
+TEST(takes_over_freed_folder)
 {
 	disk_folder_make();
 	struct spool *old = open_spool(on_disk()), *new;
@@ -449,15 +449,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(takes_batches_in_order),
 		cmocka_unit_test(drops_and_counts_the_oldest),
-		cmocka_unit_test(a_batch_that_is_acknowledged_at_once_touches_no_disk),
+		cmocka_unit_test(acknowledged_batch_skips_disk),
 		cmocka_unit_test(the_next_start_sends_what_waited),
 		cmocka_unit_test(a_killed_agent_loses_nothing_that_waited),
-		cmocka_unit_test(a_batch_that_ends_the_agent_is_dropped_at_its_fourth_start),
+		cmocka_unit_test(drops_batch_at_fourth_start),
 		cmocka_unit_test(closing_writes_what_waits),
 		cmocka_unit_test(a_full_folder_drops_the_oldest),
 		cmocka_unit_test(damaged_files_are_dropped_and_counted),
 		cmocka_unit_test(a_failing_disk_leaves_batches_in_memory),
-		cmocka_unit_test(takes_the_folder_over_when_the_other_agent_ends),
+		cmocka_unit_test(takes_over_freed_folder),
 		cmocka_unit_test(sampling_sending_and_writing_share_batches),
 	};
 

@@ -238,7 +238,7 @@ TEST(a_part_of_the_disk_is_kept_free)
 }
 
 /* Each call that a write makes fails once, with each errno that a disk has. */
-TEST(a_write_that_fails_at_any_step_leaves_nothing)
+TEST(failed_write_leaves_nothing)
 {
 	static const int errors[] = { EIO, ENOSPC, EROFS, EDQUOT };
 
@@ -306,6 +306,6 @@ RUN_TESTS(cmocka_unit_test(the_next_start_finds_batches_in_order),
 	  cmocka_unit_test(a_folder_of_others_is_refused),
 	  cmocka_unit_test(a_huge_file_is_not_read),
 	  cmocka_unit_test(a_part_of_the_disk_is_kept_free),
-	  cmocka_unit_test(a_write_that_fails_at_any_step_leaves_nothing),
+	  cmocka_unit_test(failed_write_leaves_nothing),
 	  cmocka_unit_test(short_writes_are_continued),
 	  cmocka_unit_test(a_read_that_fails_is_an_error))

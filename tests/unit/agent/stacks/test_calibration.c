@@ -129,7 +129,7 @@ TEST(more_values_than_were_added_get_nothing)
 	EXPECT_EQ(0, calibration_scale(&sum, 10, false), "none was added");
 }
 
-TEST(totals_remember_their_slots)
+TEST(totals_keep_their_slots)
 {
 	struct calibration_sum sum = { 0 };
 
@@ -167,5 +167,5 @@ RUN_TESTS(cmocka_unit_test(values_add_up_to_the_sum), cmocka_unit_test(no_value_
 	  cmocka_unit_test(exact_values_stay_beside_sampled_ones),
 	  cmocka_unit_test(rounding_goes_to_the_next_value),
 	  cmocka_unit_test(more_values_than_were_added_get_nothing),
-	  cmocka_unit_test(totals_remember_their_slots),
+	  cmocka_unit_test(totals_keep_their_slots),
 	  cmocka_unit_test(threads_differ_by_process_and_name))

@@ -510,7 +510,7 @@ TEST(sampled_stacks_add_up_to_the_total)
 	profile_free(profile);
 }
 
-TEST(a_sampled_wait_is_one_thread_in_each_slot)
+TEST(sampled_interval_is_one_thread)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -794,7 +794,7 @@ static int add_held(void *context, const struct count_key *key, const struct cou
 	return export_interval_add(&fixture->interval, key, count, 300);
 }
 
-TEST(counts_wait_for_their_pod_no_longer_than_allowed)
+TEST(counts_wait_bounded_for_pod)
 {
 	struct fixture *fixture = *state;
 	struct held_counts *held = held_counts_new();
@@ -830,7 +830,7 @@ int main(void)
 		WITH_FIXTURE(refuses_unknown_kinds),
 		WITH_FIXTURE(blocked_time_has_its_wait_class),
 		WITH_FIXTURE(sampled_stacks_add_up_to_the_total),
-		WITH_FIXTURE(a_sampled_wait_is_one_thread_in_each_slot),
+		WITH_FIXTURE(sampled_interval_is_one_thread),
 		WITH_FIXTURE(a_sampled_wait_has_room_beside_exact_ones),
 		WITH_FIXTURE(names_time_without_a_stack),
 		WITH_FIXTURE(kernel_threads_have_no_stacks),
@@ -839,7 +839,7 @@ int main(void)
 		WITH_FIXTURE(a_profile_begins_with_its_first_wait),
 		WITH_FIXTURE(spreads_values_without_a_thread_over_time),
 		WITH_FIXTURE(an_excluded_process_leaves_only_a_count),
-		WITH_FIXTURE(counts_wait_for_their_pod_no_longer_than_allowed),
+		WITH_FIXTURE(counts_wait_bounded_for_pod),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

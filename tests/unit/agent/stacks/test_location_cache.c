@@ -61,7 +61,7 @@ TEST(stays_right_when_frames_evict_each_other)
 	location_cache_deinit(&cache);
 }
 
-TEST(adds_neither_nobodys_frame_nor_no_location)
+TEST(rejects_empty_entries)
 {
 	static const struct location_key nobodys = { .address = 0x1000 };
 	struct location_cache cache = { 0 };
@@ -76,4 +76,4 @@ TEST(adds_neither_nobodys_frame_nor_no_location)
 
 RUN_TESTS(cmocka_unit_test(finds_a_frame_by_all_of_its_key),
 	  cmocka_unit_test(stays_right_when_frames_evict_each_other),
-	  cmocka_unit_test(adds_neither_nobodys_frame_nor_no_location))
+	  cmocka_unit_test(rejects_empty_entries))

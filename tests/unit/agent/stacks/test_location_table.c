@@ -109,7 +109,7 @@ TEST(a_leaf_is_reduced_to_its_function)
 	location_table_free(table);
 }
 
-TEST(a_call_keeps_its_offset_and_gets_a_name)
+TEST(named_call_keeps_offset)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint64_t offset = (uint64_t)a_known_function - self_base;
@@ -276,7 +276,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_leaf_is_reduced_to_its_function),
-		cmocka_unit_test(a_call_keeps_its_offset_and_gets_a_name),
+		cmocka_unit_test(named_call_keeps_offset),
 		cmocka_unit_test(kernel_code_is_identified_by_symbol),
 		cmocka_unit_test(kernel_code_needs_symbols_for_names),
 		cmocka_unit_test(jit_code_is_identified_by_name),

@@ -66,7 +66,7 @@ TEST(idle_names_make_room)
 	series_quota_free(quota);
 }
 
-TEST(idle_processes_are_forgotten)
+TEST(evicts_idle_processes)
 {
 	struct series_quota *quota = series_quota_new();
 	struct process_key key = a_process;
@@ -86,7 +86,7 @@ TEST(idle_processes_are_forgotten)
 	series_quota_free(quota);
 }
 
-TEST(ended_processes_are_forgotten)
+TEST(frees_exited_processes)
 {
 	struct series_quota *quota = series_quota_new();
 	struct process_key key = a_process;
@@ -120,5 +120,5 @@ TEST(memory_is_bounded)
 
 RUN_TESTS(cmocka_unit_test(bounds_thread_names_of_a_process),
 	  cmocka_unit_test(bounds_series_of_a_process), cmocka_unit_test(idle_names_make_room),
-	  cmocka_unit_test(idle_processes_are_forgotten),
-	  cmocka_unit_test(ended_processes_are_forgotten), cmocka_unit_test(memory_is_bounded))
+	  cmocka_unit_test(evicts_idle_processes), cmocka_unit_test(frees_exited_processes),
+	  cmocka_unit_test(memory_is_bounded))

@@ -87,7 +87,7 @@ TEST(copies_are_one_executable)
 }
 
 /* A build id is a file's own word: anybody's program may have libc's. */
-TEST(files_of_one_build_id_have_their_own_symbols)
+TEST(same_build_id_has_separate_symbols)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
@@ -164,7 +164,7 @@ TEST(a_renamed_file_goes_on_naming)
 }
 
 /* What a container has under /usr/lib/debug names nobody else's functions. */
-TEST(a_debug_file_of_a_container_is_its_own)
+TEST(container_debug_file_is_private)
 {
 	char root[] = "/tmp/cairn-root-XXXXXX", command[512];
 	struct executable_table *table = executable_table_new();
@@ -217,7 +217,7 @@ static struct executable *open_with_mode(struct executable_table *table,
 	return executable;
 }
 
-TEST(finds_only_files_of_the_system_by_build_id)
+TEST(finds_system_files_by_build_id)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
@@ -557,11 +557,11 @@ TEST(reads_this_program_and_its_libraries)
 
 RUN_TESTS(cmocka_unit_test(demangles_names_and_cuts_versions),
 	  cmocka_unit_test(copies_are_one_executable),
-	  cmocka_unit_test(files_of_one_build_id_have_their_own_symbols),
+	  cmocka_unit_test(same_build_id_has_separate_symbols),
 	  cmocka_unit_test(a_written_file_names_nothing_more),
 	  cmocka_unit_test(a_renamed_file_goes_on_naming),
-	  cmocka_unit_test(a_debug_file_of_a_container_is_its_own),
-	  cmocka_unit_test(finds_only_files_of_the_system_by_build_id),
+	  cmocka_unit_test(container_debug_file_is_private),
+	  cmocka_unit_test(finds_system_files_by_build_id),
 	  cmocka_unit_test(finds_a_known_file_by_stat),
 	  cmocka_unit_test(trimming_closes_files_without_holders),
 	  cmocka_unit_test(bounds_open_files_and_reopens_them),

@@ -119,7 +119,7 @@ static int open_cache_file(const struct setting *setting, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-TEST(finds_what_did_not_change_at_the_next_start)
+TEST(finds_unchanged_files_after_restart)
 {
 	struct file_identity found = { 0 };
 	struct identity_cache_stats stats;
@@ -170,7 +170,7 @@ TEST(never_takes_a_changed_file_from_the_cache)
 	setting_close(&setting);
 }
 
-TEST(executables_are_taken_from_the_cache)
+TEST(caches_executables)
 {
 	struct setting setting;
 	struct opened_file file;
@@ -255,7 +255,7 @@ TEST(keeps_nothing_that_may_change_unseen)
 	setting_close(&setting);
 }
 
-TEST(believes_no_entry_of_what_others_may_write)
+TEST(rejects_entries_writable_by_others)
 {
 	struct setting setting;
 	struct opened_file file;
@@ -436,11 +436,11 @@ TEST(keeps_those_used_last_within_its_limit)
 	setting_close(&setting);
 }
 
-RUN_TESTS(cmocka_unit_test(finds_what_did_not_change_at_the_next_start),
+RUN_TESTS(cmocka_unit_test(finds_unchanged_files_after_restart),
 	  cmocka_unit_test(never_takes_a_changed_file_from_the_cache),
-	  cmocka_unit_test(executables_are_taken_from_the_cache),
+	  cmocka_unit_test(caches_executables),
 	  cmocka_unit_test(keeps_nothing_that_may_change_unseen),
-	  cmocka_unit_test(believes_no_entry_of_what_others_may_write),
+	  cmocka_unit_test(rejects_entries_writable_by_others),
 	  cmocka_unit_test(keeps_nothing_that_changed_a_moment_ago),
 	  cmocka_unit_test(ignores_another_boot_and_another_build),
 	  cmocka_unit_test(drops_and_counts_damaged_entries),

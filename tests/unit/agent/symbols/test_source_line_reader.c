@@ -197,7 +197,7 @@ TEST(answers_that_there_are_no_lines)
 }
 
 /* Most files of a node are stripped: without rest each would be opened, and read by a process, for each new address. */
-TEST(a_file_without_lines_is_left_alone_for_a_while)
+TEST(retries_lineless_file_later)
 {
 	struct source_lines place;
 	struct fixture fixture;
@@ -381,7 +381,7 @@ RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(finds_an_inlined_call_with_its_
 		cmocka_unit_test(finds_a_nested_function),
 		cmocka_unit_test(instructions_of_one_line_share_a_start),
 		cmocka_unit_test(answers_that_there_are_no_lines),
-		cmocka_unit_test(a_file_without_lines_is_left_alone_for_a_while),
+		cmocka_unit_test(retries_lineless_file_later),
 		cmocka_unit_test(reads_lines_from_the_debug_file),
 		cmocka_unit_test(reads_shared_dwarf),
 		cmocka_unit_test(damaged_dwarf_only_harms_the_worker),

@@ -175,7 +175,7 @@ static void test_where_nothing_is_missing_the_table_stays(void **state)
 	unwind_table_free(table);
 }
 
-static void test_code_that_the_table_does_not_reach_is_refused(void **state)
+static void test_refuses_code_outside_table(void **state)
 {
 	struct fixture *fixture = *state;
 	const struct unwind_table *whole = fixture->whole;
@@ -224,7 +224,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_functions_get_their_rules_and_the_rest_stays),
 		cmocka_unit_test(test_where_nothing_is_missing_the_table_stays),
-		cmocka_unit_test(test_code_that_the_table_does_not_reach_is_refused),
+		cmocka_unit_test(test_refuses_code_outside_table),
 		cmocka_unit_test(test_rules_that_we_number_otherwise_are_refused),
 	};
 

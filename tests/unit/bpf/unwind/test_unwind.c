@@ -760,7 +760,7 @@ TEST(uses_cached_rules_without_their_table)
 }
 
 /* A function that sets up its frame at byte 0x38, in the middle of a line of code; the rest of it is one rule. */
-TEST(caches_a_rule_for_its_line_of_code_only)
+TEST(caches_rule_per_code_line)
 {
 	static const struct unwind_rule rules[] = { CALL(8), CALL(24) };
 	static const struct recorded_row rows[] = { { 0, 0 }, { 0x38, 1 } };
@@ -843,6 +843,6 @@ RUN_TESTS(cmocka_unit_test(each_rule_finds_the_caller_or_ends),
 	  cmocka_unit_test(stacks_are_complete_up_to_the_depth_limit),
 	  cmocka_unit_test(cached_rules_find_the_same_callers),
 	  cmocka_unit_test(uses_cached_rules_without_their_table),
-	  cmocka_unit_test(caches_a_rule_for_its_line_of_code_only),
+	  cmocka_unit_test(caches_rule_per_code_line),
 	  cmocka_unit_test(stores_only_the_leaf_without_mappings),
 	  cmocka_unit_test(hashes_the_frames_that_it_stores))

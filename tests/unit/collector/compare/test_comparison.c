@@ -419,7 +419,7 @@ TEST(a_pod_counts_while_it_is_there)
 }
 
 /** Ten seconds of an hour: their rate is that of these seconds, and their scatter is seen. */
-TEST(a_short_life_in_a_long_range_is_seen)
+TEST(short_lived_instance_counts)
 {
 	const struct time_range hours[] = { { 1000 * NS_PER_SECOND, 4600 * NS_PER_SECOND },
 					    { 11000 * NS_PER_SECOND, 14600 * NS_PER_SECOND } };
@@ -483,6 +483,6 @@ RUN_TESTS(cmocka_unit_test(both_sides_equal_their_merges),
 	  cmocka_unit_test(rates_are_per_pod),
 	  cmocka_unit_test(processes_outside_pods_are_instances),
 	  cmocka_unit_test(a_pod_counts_while_it_is_there),
-	  cmocka_unit_test(a_short_life_in_a_long_range_is_seen),
+	  cmocka_unit_test(short_lived_instance_counts),
 	  cmocka_unit_test(an_empty_side_makes_nothing_significant),
 	  cmocka_unit_test(a_failing_store_fails_the_comparison))

@@ -79,7 +79,7 @@ TEST(merge_returns_files)
 	close_fixture(&f);
 }
 
-TEST(merge_names_the_format_that_cannot_hold_a_type)
+TEST(merge_names_unsupported_format)
 {
 	struct fixture f;
 
@@ -829,7 +829,7 @@ RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(callers_and_callees_are_two_trees),
 	  cmocka_unit_test(merges_several_ranges), cmocka_unit_test(a_diff_has_both_sides_values),
 	  cmocka_unit_test(a_folded_diff_scales_the_baseline),
-	  cmocka_unit_test(merge_names_the_format_that_cannot_hold_a_type),
+	  cmocka_unit_test(merge_names_unsupported_format),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
 	  cmocka_unit_test(a_timeline_has_runs_of_equal_values),
 	  cmocka_unit_test(lists_services_by_value),

@@ -43,7 +43,7 @@ TEST(a_file_takes_no_more_than_was_announced)
 	assert_memory_equal(bytes, "12345678", 8);
 }
 
-TEST(a_file_that_cannot_be_written_ends_the_connection)
+TEST(unwritable_file_ends_connection)
 {
 	_cleanup_close_ int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
 	struct http_body body = { .fd = fd, .bytes_max = 8 };
@@ -81,7 +81,7 @@ TEST(pushes_are_judged_by_their_headers)
 }
 
 /** Its client can only read why once all was received. */
-TEST(a_push_without_room_is_received_and_refused_at_its_end)
+TEST(refuses_push_without_memory_at_end)
 {
 	struct http_body body = { 0 };
 	struct http_response response = { 0 };
@@ -116,7 +116,7 @@ TEST(a_push_beyond_the_budget_may_come_again)
 
 RUN_TESTS(cmocka_unit_test(a_put_needs_a_content_length),
 	  cmocka_unit_test(a_file_takes_no_more_than_was_announced),
-	  cmocka_unit_test(a_file_that_cannot_be_written_ends_the_connection),
+	  cmocka_unit_test(unwritable_file_ends_connection),
 	  cmocka_unit_test(pushes_are_judged_by_their_headers),
-	  cmocka_unit_test(a_push_without_room_is_received_and_refused_at_its_end),
+	  cmocka_unit_test(refuses_push_without_memory_at_end),
 	  cmocka_unit_test(a_push_beyond_the_budget_may_come_again))

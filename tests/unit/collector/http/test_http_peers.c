@@ -16,7 +16,7 @@ static const struct sockaddr *six(const char *text)
 	return (const struct sockaddr *)&address;
 }
 
-TEST(counts_a_network_of_64_bits_as_one_peer)
+TEST(counts_ipv6_64_as_one_peer)
 {
 	struct http_peers peers;
 	char text[64];
@@ -36,7 +36,7 @@ TEST(counts_a_network_of_64_bits_as_one_peer)
 	http_peers_deinit(&peers);
 }
 
-TEST(forgets_peers_without_connections)
+TEST(frees_idle_peers)
 {
 	struct http_peers peers;
 	char text[64];
@@ -58,5 +58,4 @@ TEST(forgets_peers_without_connections)
 	http_peers_deinit(&peers);
 }
 
-RUN_TESTS(cmocka_unit_test(counts_a_network_of_64_bits_as_one_peer),
-	  cmocka_unit_test(forgets_peers_without_connections))
+RUN_TESTS(cmocka_unit_test(counts_ipv6_64_as_one_peer), cmocka_unit_test(frees_idle_peers))

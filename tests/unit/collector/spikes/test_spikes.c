@@ -211,7 +211,7 @@ TEST(throttled_time_names_what_used_the_quota_up)
 	tear_down(&fixture);
 }
 
-TEST(one_incident_has_all_that_happened_at_its_time)
+TEST(groups_simultaneous_spikes)
 {
 	struct fixture fixture;
 
@@ -238,7 +238,7 @@ TEST(one_incident_has_all_that_happened_at_its_time)
 	tear_down(&fixture);
 }
 
-TEST(answers_one_type_and_refuses_what_is_not_judged)
+TEST(answers_only_judged_types)
 {
 	struct spikes_options options = { .min_s = 0.2, .limit = 20, .type = PROFILE_TYPE_CPU };
 	struct fixture fixture;
@@ -288,6 +288,5 @@ RUN_TESTS(cmocka_unit_test(names_code_and_pod_of_a_lock_convoy),
 	  cmocka_unit_test(a_tenant_sees_its_own_alone),
 	  cmocka_unit_test(names_the_neighbour_of_a_full_run_queue),
 	  cmocka_unit_test(throttled_time_names_what_used_the_quota_up),
-	  cmocka_unit_test(one_incident_has_all_that_happened_at_its_time),
-	  cmocka_unit_test(answers_one_type_and_refuses_what_is_not_judged),
+	  cmocka_unit_test(groups_simultaneous_spikes), cmocka_unit_test(answers_only_judged_types),
 	  cmocka_unit_test(an_empty_store_answers_nothing), cmocka_unit_test(a_path_is_escaped))

@@ -277,7 +277,7 @@ TEST(too_short_a_history_judges_nothing)
 	hour_close(&hour);
 }
 
-TEST(a_small_rise_of_an_idle_series_is_none)
+TEST(ignores_small_rise_of_idle_series)
 {
 	struct hour hour;
 
@@ -326,6 +326,6 @@ RUN_TESTS(cmocka_unit_test(quiet_hours_have_no_spikes),
 	  cmocka_unit_test(what_came_twice_before_is_usual),
 	  cmocka_unit_test(history_alone_is_not_answered), cmocka_unit_test(a_start_is_not_a_spike),
 	  cmocka_unit_test(too_short_a_history_judges_nothing),
-	  cmocka_unit_test(a_small_rise_of_an_idle_series_is_none),
+	  cmocka_unit_test(ignores_small_rise_of_idle_series),
 	  cmocka_unit_test(sampled_values_are_judged_at_coarse_scales_alone),
 	  cmocka_unit_test(hostile_values_end_in_some_answer))

@@ -63,7 +63,7 @@ TEST(agents_expire)
 	agent_table_deinit(&table);
 }
 
-TEST(who_fills_the_table_loses_its_own)
+TEST(largest_owner_loses_its_entries)
 {
 	enum { COUNT_MAX = 100, HONEST = 30 };
 	struct agent_table table = { .count_max = COUNT_MAX };
@@ -181,7 +181,7 @@ TEST(equals_a_list_of_entries)
 	agent_table_deinit(&table);
 }
 
-RUN_TESTS(cmocka_unit_test(agents_expire), cmocka_unit_test(who_fills_the_table_loses_its_own),
+RUN_TESTS(cmocka_unit_test(agents_expire), cmocka_unit_test(largest_owner_loses_its_entries),
 	  cmocka_unit_test(pushes_evict_no_agent),
 	  cmocka_unit_test(keeps_what_the_same_write_reserved),
 	  cmocka_unit_test(equals_a_list_of_entries))

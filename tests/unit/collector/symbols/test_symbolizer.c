@@ -232,7 +232,7 @@ TEST(a_query_without_time_left_returns_at_once)
 	fixture_close(&fixture);
 }
 
-TEST(forgets_what_a_deleted_file_said)
+TEST(drops_answers_of_deleted_files)
 {
 	struct fixture fixture;
 	struct answer answer;
@@ -532,7 +532,7 @@ TEST(survives_damaged_files)
 SERVE_CONFINED(serve_confined, &symbol_task, &dwarf_task, &elf_task)
 
 RUN_TESTS_AFTER(serve_confined, cmocka_unit_test(names_functions_from_each_kind_of_file),
-		cmocka_unit_test(forgets_what_a_deleted_file_said),
+		cmocka_unit_test(drops_answers_of_deleted_files),
 		cmocka_unit_test(a_query_without_time_left_returns_at_once),
 		cmocka_unit_test(an_endless_file_delays_no_query),
 		cmocka_unit_test(a_file_that_kills_its_reader_is_reported),
