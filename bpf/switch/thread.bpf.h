@@ -54,3 +54,10 @@ static __always_inline struct wait_site *site_of_wait(struct thread_wait *wait)
 {
 	return &wait->sites[*(volatile __u32 *)&wait->site & (WAIT_SITES - 1)];
 }
+
+/* The stack is known now; the thread may be woken. */
+static __always_inline void begin_sleep(struct thread *thread, __u64 now)
+{
+	thread->wake.charged_ns = 0;
+	thread->wake.asleep_ns = thread->time.left_as == THREAD_BLOCKED ? now : 0;
+}
