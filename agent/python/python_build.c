@@ -164,7 +164,7 @@ static uint32_t find_minor(const struct elf_symbols *symbols, const char *path)
 	return minor ? minor : minor_of_strings(symbols);
 }
 
-static int check_build(const struct python_build *build, struct error *err)
+static int check_version(const struct python_build *build, struct error *err)
 {
 	if (build->minor && build->minor < PYTHON_MINOR_MIN)
 		return error_set(err, -ENOTSUP,
@@ -198,7 +198,7 @@ int python_build_read(const struct elf *elf, const char *path, struct python_bui
 		build.interpreters = returned_variable(&symbols, "PyInterpreterState_Head");
 		find_value(&symbols, "_PyThreadState_Current", &build.holder);
 	}
-	rc = check_build(&build, err);
+	rc = check_version(&build, err);
 	if (rc)
 		return rc;
 	*ret_build = build;
