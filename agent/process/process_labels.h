@@ -29,13 +29,15 @@ struct process_traits {
 };
 
 /**
- * service is OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else Compose's or the container's name, else
- * the systemd service, else the executable's name, else the process's ("kernel" for kernel threads), or the command's if the process has the name of a
- * file in memory. Also set: process,
- * node, container (its name; the id where no name is known), container_id, version, compose_project, pod_uid, unit, and the
- * labels of allowed attributes. Nothing else of the environment is read. @extra win over all. *ret_labels must be empty. *ret_own_service: the process itself
- * or @extra name the service, or it is the kernel. Adds to *refused the attributes that became no label. Returns 0 or
- * -ENOMEM.
+ * The labels that the process itself gives. Its service is OTEL_SERVICE_NAME, else service.name of
+ * OTEL_RESOURCE_ATTRIBUTES, else Compose's or the container's name, else the systemd service, else the executable's
+ * name (of a file in memory: the command's), else the process's; "kernel" for kernel threads. What comes after
+ * service.name gives way to the pod (process_labels_add_pod()); relabel rules come last (label_set_relabel()).
+ *
+ * Also set: process, node, container (its name; the id where no name is known), container_id, version,
+ * compose_project, pod_uid, unit, and the labels of allowed attributes. Nothing else of the environment is read.
+ * @extra win over all. *ret_labels must be empty. *ret_own_service: the process itself or @extra name the service, or
+ * it is the kernel. Adds to *refused the attributes that became no label. Returns 0 or -ENOMEM.
  */
 int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
 			  struct labels *ret_labels, bool *ret_own_service, uint64_t *refused);
