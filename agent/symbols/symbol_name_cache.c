@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/symbols/symbol_name_cache.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/id128.h"
+
+// The index has at most two slots for each name.
+static_assert(SYMBOL_NAMES_TEXT_BYTES_MAX +
+			      SYMBOL_NAMES_MAX * (sizeof(struct symbol_name) +
+						  2 * sizeof(struct hash_table_slot)) <=
+		      SYMBOL_NAMES_BYTES_MAX,
+	      "all of it counts");
 
 static uint64_t hash_of(uint64_t executable, uint32_t symbol)
 {
@@ -46,14 +54,14 @@ const char *symbol_name_cache_add(struct symbol_name_cache *names, uint64_t exec
 {
 	uint32_t size = (uint32_t)strlen(name) + 1; // at most DEMANGLED_BYTES_MAX
 
-	if (names->size + size > SYMBOL_NAMES_BYTES_MAX) {
+	if (names->count == SYMBOL_NAMES_MAX || names->size + size > SYMBOL_NAMES_TEXT_BYTES_MAX) {
 		hash_table_clear(&names->index);
 		names->count = names->size = 0;
 	}
 	if (array_reserve(&names->names, sizeof(*names->names), &names->capacity, names->count, 1,
-			  SYMBOL_NAMES_BYTES_MAX) ||
+			  SYMBOL_NAMES_MAX) ||
 	    array_reserve(&names->bytes, 1, &names->bytes_capacity, names->size, size,
-			  SYMBOL_NAMES_BYTES_MAX) ||
+			  SYMBOL_NAMES_TEXT_BYTES_MAX) ||
 	    hash_table_add(&names->index, hash_of(executable, symbol), names->count))
 		return NULL;
 	names->names[names->count++] = (struct symbol_name){

@@ -8,8 +8,10 @@
 #include "base/hash_table.h"
 
 enum {
-	SYMBOL_NAMES_BYTES_MAX =
-		2 << 20, // the cache is emptied when full; a busy node has 10,000 names
+	SYMBOL_NAMES_MAX = 32 << 10, // the cache is emptied when full; a busy node has 10,000 names
+	SYMBOL_NAMES_TEXT_BYTES_MAX =
+		2 << 20, // of them: 64 bytes a name; then the cache is emptied, too
+	SYMBOL_NAMES_BYTES_MAX = 3 << 20, // all memory of the cache: text, names and their index
 };
 
 struct symbol_name {
@@ -34,4 +36,5 @@ const char *symbol_name_cache_find(const struct symbol_name_cache *names, uint64
 /** Returns a copy of @name in the cache; NULL when out of memory. */
 const char *symbol_name_cache_add(struct symbol_name_cache *names, uint64_t executable,
 				  uint32_t symbol, const char *name);
+/** The memory that it has: at most SYMBOL_NAMES_BYTES_MAX. */
 size_t symbol_name_cache_bytes(const struct symbol_name_cache *names);
