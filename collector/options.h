@@ -16,7 +16,7 @@ struct collector_options {
 	char *http_host; // names with commas between; NULL: none
 	char *admin;     // address; NULL: none
 	uint64_t retention_ns;
-	uint64_t seconds_after_ns, minutes_after_ns; // ages of roll-ups; 0: never
+	uint64_t seconds_after_ns, minutes_after_ns; // ages to downsample at; 0: never
 	bool upgrade_store;
 	uint64_t retention_bytes; // 0: no limit
 	uint64_t disk_free_bytes;

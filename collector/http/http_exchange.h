@@ -58,7 +58,7 @@ struct http_response {
 	bool varies;             // the body depends on Accept-Encoding
 	uint32_t retry_after_s;  // 0: none
 	char incomplete[96];     // what is damaged, and missing in the answer; "": nothing
-	uint64_t resolution_ns;  // of profiles in the answer that are rolled up; 0: none is
+	uint64_t resolution_ns;  // of profiles in the answer that are downsampled; 0: none is
 	bool closes;             // the connection is closed after the response
 	const char *allow;       // of a 405: a string constant, or NULL for GET and HEAD
 	const char *endpoint;    // for the metrics: a string constant, or NULL

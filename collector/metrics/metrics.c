@@ -99,7 +99,7 @@ static const struct {
 	FIGURE("rows_deleted_total", "counter", rows_deleted,
 	       "Rows of deleted series removed from disk."),
 	FIGURE("rows_merged_total", "counter", rows_merged,
-	       "Rows of past hours written to merged chunks; a roll-up writes them again."),
+	       "Rows of past hours written to merged chunks; downsampling writes them again."),
 	FIGURE("partitions_merged", "gauge", partitions_merged,
 	       "Hours whose chunks are merged. If it stays behind past hours, run cairn-collector "
 	       "--upgrade-store once, or --check: damaged hours are not merged."),

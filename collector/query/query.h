@@ -131,7 +131,7 @@ struct heat_map {
 	uint32_t slot_count; // slot i covers [from + i*slot, from + (i+1)*slot)
 	int64_t *values;     // in the type's unit
 	int64_t value_max;
-	uint64_t resolution_ns; // some values are means over so long: rolled up; 0: none
+	uint64_t resolution_ns; // some values are means over so long: downsampled; 0: none
 	int64_t *peaks; // of each slot the largest sum over a finer slot in it; NULL: not asked for
 };
 

@@ -110,7 +110,7 @@ static void count_intervals(const struct slot_counts *counting, const struct sto
 	}
 }
 
-enum { SPREAD_UNIT_NS = 1000000 }; // to which rolled-up rows are spread
+enum { SPREAD_UNIT_NS = 1000000 }; // to which downsampled rows are spread
 
 /** Add the part of one row that lies in the slots, by the share of its time in each. */
 static void spread_row(const struct slot_counts *counting, const struct store_rows *rows,
@@ -143,7 +143,7 @@ void slot_counts_add(const struct slot_counts *counting, const struct store_rows
 
 	if (row == STORE_ROW_NONE)
 		return;
-	if (rows->slot_ns > counting->slot_ns && rows->slot_ns <= counting->rolled_up_ns)
+	if (rows->slot_ns > counting->slot_ns && rows->slot_ns <= counting->downsampled_ns)
 		for (uint32_t i = 0; i < rows->count; i++)
 			spread_row(counting, rows, i, counts);
 		else if (rows->more_slots)

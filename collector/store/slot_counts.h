@@ -8,11 +8,11 @@ struct slot_counts {
 	uint64_t from_ns, slot_ns, slot_count;
 	const uint32_t *rows; // by number of the series, or STORE_ROW_NONE; NULL: all to row 0
 	int64_t *counts;
-	uint64_t rolled_up_ns; // rows with slots up to so long may be rolled up; 0: none is
+	uint64_t downsampled_ns; // rows with slots up to so long may be downsampled; 0: none is
 };
 
 /**
- * A row that is rolled up to a slot longer than the answer's is spread evenly over its time: where in it the samples
+ * A row that is downsampled to a slot longer than the answer's is spread evenly over its time: where in it the samples
  * were is not known any more.
  *
  * A row outside of the slots counts nowhere, an interval where its slots begin. Rows begin at or after from_ns, or are

@@ -737,8 +737,8 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 	rc = set_reading_range(&reading, &range, 1);
 	if (rc == 0)
 		rc = snapshot_partition(&reading, store, false);
-	// After the snapshot: it is set before the first row is rolled up.
-	counting->rolled_up_ns = reading.partition->figures.resolution_ns;
+	// After the snapshot: it is set before the first row is downsampled.
+	counting->downsampled_ns = reading.partition->figures.resolution_ns;
 	if (rc == 0)
 		rc = read_chunks(&reading);
 	if (rc == 0)

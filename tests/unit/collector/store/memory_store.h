@@ -450,7 +450,7 @@ void store_read_damage(struct store *store, struct time_range range,
 uint64_t store_resolution(struct store *store, struct time_range range)
 {
 	(void)store;
-	// For tests of what answers say: the first second of Unix time is rolled up.
+	// For tests of what answers say: the first second of Unix time is downsampled.
 	return range.from_ns < NS_PER_SECOND ? NS_PER_SECOND : 0;
 }
 

@@ -522,10 +522,10 @@ static void fill_hour(const char *path)
 }
 
 /** Merge until killed, at first as the rows are, later into seconds. */
-static void run_merger(const char *path, bool rolls_up, int pipe)
+static void run_merger(const char *path, bool downsamples, int pipe)
 {
 	struct store_options options = { .path = path,
-					 .seconds_after_ns = rolls_up ? 60 * NS_PER_SECOND : 0 };
+					 .seconds_after_ns = downsamples ? 60 * NS_PER_SECOND : 0 };
 	struct store *store;
 
 	if (rocksdb_store_open(&options, &store, NULL) < 0 || write(pipe, "", 1) < 0)
@@ -535,7 +535,7 @@ static void run_merger(const char *path, bool rolls_up, int pipe)
 			_exit(4);
 }
 
-/** Exits 0 if each service has its rows once; 3 if besides some may be rolled up. */
+/** Exits 0 if each service has its rows once; 3 if besides some may be downsampled. */
 static void check_merged(const char *path)
 {
 	struct store_options options = { .path = path };
@@ -568,7 +568,7 @@ static int exit_status_of(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void kill_merger(const char *path, bool rolls_up, unsigned int kill_ms)
+static void kill_merger(const char *path, bool downsamples, unsigned int kill_ms)
 {
 	int pipes[2];
 	char opened;
@@ -576,7 +576,7 @@ static void kill_merger(const char *path, bool rolls_up, unsigned int kill_ms)
 	assert_int_equal(0, pipe2(pipes, O_CLOEXEC));
 	pid_t merger = fork();
 	if (!merger)
-		run_merger(path, rolls_up, pipes[1]);
+		run_merger(path, downsamples, pipes[1]);
 	close(pipes[1]);
 	if (read(pipes[0], &opened, 1) != 1)
 		fail_msg("the merger ended");
@@ -599,17 +599,17 @@ TEST(kill_9_keeps_merged_rows_once)
 		fill_hour(path);
 	EXPECT_EQ(0, exit_status_of(filler), "the filler's exit status");
 	for (int i = 0; i < MERGE_ROUNDS; i++) {
-		bool rolls_up = i >= MERGE_ROUNDS / 2;
+		bool downsamples = i >= MERGE_ROUNDS / 2;
 
-		kill_merger(path, rolls_up, (unsigned int)rand() % MERGE_MS_MAX);
+		kill_merger(path, downsamples, (unsigned int)rand() % MERGE_MS_MAX);
 		pid_t checker = fork();
 		if (!checker)
 			check_merged(path);
 		status = exit_status_of(checker);
-		EXPECT_EQ(true, status == 0 || (rolls_up && status == 3),
+		EXPECT_EQ(true, status == 0 || (downsamples && status == 3),
 			  "the checker's exit status");
 	}
-	EXPECT_EQ(3, status, "it was rolled up, or had begun to be");
+	EXPECT_EQ(3, status, "it was downsampled, or had begun to be");
 	directory_remove(path);
 }
 

@@ -402,7 +402,7 @@ static void expect_slots(struct scene *scene, uint64_t from_ns, uint64_t length_
 	free(counts);
 }
 
-TEST(spreads_rolled_up_slots_evenly)
+TEST(spreads_downsampled_slots_evenly)
 {
 	struct scene scene;
 
@@ -472,6 +472,6 @@ RUN_TESTS(cmocka_unit_test(merged_rows_equal_brute_force),
 	  cmocka_unit_test(an_hour_under_way_is_not_merged),
 	  cmocka_unit_test(agents_define_stacks_of_old_hours_again),
 	  cmocka_unit_test(sums_over_longer_slots_equal_brute_force),
-	  cmocka_unit_test(spreads_rolled_up_slots_evenly),
+	  cmocka_unit_test(spreads_downsampled_slots_evenly),
 	  cmocka_unit_test(older_store_waits_for_upgrade),
 	  cmocka_unit_test(slots_never_become_shorter_again))
