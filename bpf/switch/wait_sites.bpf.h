@@ -231,22 +231,27 @@ __attribute__((noinline)) int wait_site_of_call(const struct thread_wait *wait, 
 }
 
 /*
- * The site to evict for a new one. Preemption hits random places: it must not evict the sites at which a
- * thread blocks in its loop, which would be sampled out then under load. So it evicts those of preemption only,
+ * The site to evict for a new one: an empty one, else the one with the fewest uses. A thread that blocks at two sites
+ * in turn has no use of either before both are cached. Preemption hits random places: it must not evict the sites at
+ * which a thread blocks in its loop, which would be sampled out then under load. So it evicts those of preemption only,
  * and others once their uses have decayed; in a loop of preemptions they do.
  */
 static __always_inline __u32 wait_evict_site(struct thread_wait *wait)
 {
-	__u32 least = 0, decay = wait->group ? 4 : 16;
+	__u32 least = 0, least_rank = ~0U, decay = wait->group ? 4 : 16;
 	struct wait_site *site;
 
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_SITE_OTHER; i++) {
 		struct stack_cache *cache = &wait->sites[i].cache;
+		__u32 rank;
 
 		cache->uses -= (cache->uses + decay - 1) / decay;
-		if (cache->uses < wait->sites[least & (WAIT_SITES - 1)].cache.uses)
+		rank = cache->until_ns ? 1 + cache->uses : 0;
+		if (rank < least_rank) {
+			least_rank = rank;
 			least = i;
+		}
 	}
 	site = &wait->sites[least & (WAIT_SITES - 1)];
 	if (!wait->group && !site->is_preempted && site->cache.uses)

@@ -3,6 +3,7 @@
 // and BTF.
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -48,9 +49,11 @@ static bool machine_is_fit(void)
 	return machine_check(&err) == 0;
 }
 
-static struct fixture open_switches_of(bool raw_tracepoints, uint32_t ring_bytes)
+/* Of process @pid, or of all: 0. */
+static struct fixture open_switches_of(bool raw_tracepoints, uint32_t ring_bytes, pid_t pid)
 {
 	const struct loader_options options = {
+		.pid = pid,
 		.ring_bytes = ring_bytes,
 		.slot_ns = 20 * NS_PER_MS,
 		.counts_max = 65536,
@@ -59,6 +62,7 @@ static struct fixture open_switches_of(bool raw_tracepoints, uint32_t ring_bytes
 	const struct switches_options switches_options = {
 		.slot_ns = options.slot_ns,
 		.raw_tracepoints = raw_tracepoints,
+		.only_targets = pid != 0,
 		.events = event_log_new(),
 	};
 	struct fixture fixture = { .events = switches_options.events };
@@ -74,7 +78,7 @@ static struct fixture open_switches_of(bool raw_tracepoints, uint32_t ring_bytes
 
 static struct fixture open_switches(bool raw_tracepoints)
 {
-	return open_switches_of(raw_tracepoints, 0);
+	return open_switches_of(raw_tracepoints, 0, 0);
 }
 
 static void close_switches(struct fixture *fixture)
@@ -451,6 +455,26 @@ TEST(waits_sampled_out_have_their_calls_stack)
 	close_switches(&fixture);
 }
 
+/* While nothing is evicted each of the two is unwound a few times: when it is new, expires, or is checked. */
+TEST(caches_two_sites_in_turn)
+{
+	uint64_t counters[COUNTER_COUNT];
+	pid_t child;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	child = start_two_calls();
+	struct fixture fixture = open_switches_of(false, 0, child);
+	sleep_ns(500 * NS_PER_MS);
+	loader_read_counters(fixture.loader, counters);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	print_message("%" PRIu64 " hits, %" PRIu64 " unwound\n", counters[COUNTER_STACK_CACHE_HITS],
+		      counters[COUNTER_OFF_CPU_UNWOUND]);
+	assert_true(counters[COUNTER_STACK_CACHE_HITS] > 2 * counters[COUNTER_OFF_CPU_UNWOUND]);
+	close_switches(&fixture);
+}
+
 #if defined(__x86_64__)
 /* Sleeps with a stack of one frame: by frame pointers it is complete. */
 static pid_t start_sleeping(void)
@@ -523,7 +547,7 @@ TEST(a_sleepers_lost_stack_is_sent_again)
 
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
-	struct fixture fixture = open_switches_of(false, 4096);
+	struct fixture fixture = open_switches_of(false, 4096, 0);
 	for (int i = 0; i < FILL; i++) {
 		pid_t child = fork();
 
@@ -689,6 +713,7 @@ RUN_TESTS(
 	cmocka_unit_test(off_cpu_time_covers_no_slot_twice),
 	cmocka_unit_test(sampled_off_cpu_time_matches_totals),
 	cmocka_unit_test(waits_sampled_out_have_their_calls_stack),
+	cmocka_unit_test(caches_two_sites_in_turn),
 	cmocka_unit_test(a_process_without_stacks_keeps_totals),
 	cmocka_unit_test(accounts_for_all_thread_time),
 	cmocka_unit_test(raw_tracepoints_account_for_all_time),
