@@ -362,8 +362,9 @@ static void open_hung_processes(struct agent *agent)
 			cause.text);
 	for (uint32_t i = 0; i < agent->hung.count; i++)
 		event_warn(agent->events, "agent",
-			   "leaving process %u alone: an earlier agent hung on it; restart that "
-			   "process, or remove %s/hung-processes",
+			   "reads nothing of process %u (no labels, symbols or unwind tables): an "
+			   "earlier agent hung on it; restart that process, or remove "
+			   "%s/hung-processes",
 			   agent->hung.processes[i].pid, agent->options.cache_folder);
 }
 

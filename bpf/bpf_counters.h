@@ -89,8 +89,7 @@
 	  "Page faults dropped: no memory for a thread's state, or its lock was held. Nothing to " \
 	  "do below 5 % of faults_sampled.")                                                       \
 	X(FAULTS_UNREPRESENTED, NO_LOSS,                                                           \
-	  "Page faults at the end of bursts, sampled out, that no later sample stands for. "       \
-	  "Nothing to do.")                                                                        \
+	  "Page faults sampled out at the end of a burst: in no sample's weight. Nothing to do.")  \
 	X(WAKES, NO_LOSS, "Wake-ups of threads of the --wakers services.")                         \
 	X(WAKES_UNWOUND, NO_LOSS, "Wake-ups whose waker stack was unwound.")                       \
 	X(WAKES_SAMPLED_OUT, NO_LOSS,                                                              \
@@ -103,8 +102,8 @@
 	X(GPU_LAUNCHES, NO_LOSS, "GPU kernel launches probed.")                                    \
 	X(GPU_STACKS, NO_LOSS, "GPU driver calls whose stack was unwound.")                        \
 	X(GPU_CALLS_DROPPED, LOSS_OF(GPU_CALLS),                                                   \
-	  "GPU driver calls not recorded, without effect on the program: the "                     \
-	  "last of a burst. Nothing to do below 5 % of gpu_calls.")                                \
+	  "GPU driver calls dropped at the end of a burst: in no sample's weight. Sums are that "  \
+	  "much too low; nothing to do below 5 % of gpu_calls.")                                   \
 	X(GPU_CALLS_BUSY, LOSS_OF(GPU_CALLS),                                                      \
 	  "GPU driver calls not recorded, without effect on the program: two others were "         \
 	  "being recorded on the same CPU. If one allocated or freed, GPU memory in use "          \
@@ -124,8 +123,8 @@
 	  "came, or dropped (gpu_maps_full, gpu_calls_busy). Start the agent before the "          \
 	  "process.")                                                                              \
 	X(NCCL_MISMATCHED, NO_LOSS,                                                                \
-	  "NCCL calls without a skew: other ranks' call of the same number is "                    \
-	  "another one. Check that all ranks run the same program.")
+	  "NCCL calls without skew: ranks made different calls at the same sequence number, or "   \
+	  "one came over 60 s later. Check that all ranks run the same program.")
 
 enum bpf_counter {
 #define X(name, loss, sentence) COUNTER_##name,

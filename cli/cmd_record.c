@@ -99,7 +99,8 @@ static const char notes_format[] =
 	"Of several, separated by commas, a pprof file has a sample type each (go tool pprof "
 	"-sample_index=blocked);\n"
 	"for other formats FILE is a folder, as flames/, and --format says what is in it.\n"
-	"Off-CPU time excludes idle workers and event loops; how much is printed. \"lost\" counts\n"
+	"Off-CPU time excludes idle workers and event loops; how much is printed. \"dropped\" "
+	"counts\n"
 	"samples that the kernel programs dropped: use a lower -F, or -p.\n"
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
@@ -501,7 +502,7 @@ static void report_recording(const struct recording *recording)
 		describe_amounts(recording, &file->types, amounts, sizeof(amounts));
 		if (!file->is_old_kept)
 			fprintf(stderr, "wrote %s: ", file->path);
-		fprintf(stderr, "%s of %s, %llu lost\n", amounts, scope,
+		fprintf(stderr, "%s of %s, %llu dropped\n", amounts, scope,
 			(unsigned long long)recording->dropped);
 		report_empty(recording, file);
 	}
@@ -537,11 +538,12 @@ static json_t *files_json(const struct recording *recording)
 
 static void print_json(const struct recording *recording)
 {
-	json_line_print(json_pack(
-		"{s:o, s:I, s:I, s:f, s:I}", "files", files_json(recording), "samples",
-		(json_int_t)recording->samples, "lost", (json_int_t)recording->dropped, "seconds",
-		(double)ns_between(recording->started_ns, recording->stopped_ns) / NS_PER_SECOND,
-		"idle_excluded", (json_int_t)recording->idle_excluded));
+	json_line_print(json_pack("{s:o, s:I, s:I, s:f, s:I}", "files", files_json(recording),
+				  "samples", (json_int_t)recording->samples, "dropped",
+				  (json_int_t)recording->dropped, "seconds",
+				  (double)ns_between(recording->started_ns, recording->stopped_ns) /
+					  NS_PER_SECOND,
+				  "idle_excluded", (json_int_t)recording->idle_excluded));
 }
 
 /* A shell's: the command's own, or that of the signal which killed it. */

@@ -47,7 +47,7 @@ def record_burn(path, *flags, seconds=3):
     done = cairn("record", "-F", "997", "-o", path, *flags, "--",
                  *workload_argv("burn_c", "--cpu", str(seconds)))
     assert done.returncode == 0, done
-    assert re.fullmatch(rf"wrote {path}: \d+ samples of \S+burn_c, 0 lost\n", done.stderr), done.stderr
+    assert re.fullmatch(rf"wrote {path}: \d+ samples of \S+burn_c, 0 dropped\n", done.stderr), done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 1, "only the command's own output"
     assert not path.with_name(path.name + ".partial").exists()
@@ -146,7 +146,7 @@ def test_records_all_processes(tmp_path):
     assert READY.fullmatch(ready), ready
     # Other processes of the machine may give reason to warn.
     assert all(line.startswith("cairn record: ") for line in warnings), done.stderr
-    assert re.fullmatch(rf"wrote {path}: \d+ samples of all processes, \d+ lost", written), written
+    assert re.fullmatch(rf"wrote {path}: \d+ samples of all processes, \d+ dropped", written), written
     assert 2 <= time.monotonic() - began < 6
     stacks = read_collapsed(path)
     for name, ns in zip(names, used):
@@ -163,7 +163,7 @@ def test_records_only_the_given_process(tmp_path):
         used = target.cpu_ns() - before
     ready, written = done.stderr.splitlines()
     assert done.returncode == 0 and READY.fullmatch(ready).group(3) == "1", "only this process"
-    assert re.fullmatch(rf"wrote {path}: \d+ samples of pid {target.process.pid}, 0 lost", written)
+    assert re.fullmatch(rf"wrote {path}: \d+ samples of pid {target.process.pid}, 0 dropped", written)
     stacks = read_collapsed(path)
     assert {frames[0] for frames, _ in stacks} == {"burn_c"}
     assert 0.5 * used < sum(value for _, value in stacks) < 1.03 * used, "one process, not two"
@@ -351,7 +351,7 @@ def test_says_why_a_recording_is_empty(tmp_path):
         sleeping.kill()
     assert new.returncode == 0 and (tmp_path / "out.svg").exists()
     for done in (new, again):
-        assert f"0 samples of pid {sleeping.pid}, 0 lost" in done.stderr
+        assert f"0 samples of pid {sleeping.pid}, 0 dropped" in done.stderr
         assert "it used no CPU meanwhile; --type off-cpu" in done.stderr
     assert again.returncode == 1 and (tmp_path / "keep.svg").read_text() == "old"
     assert f"nothing recorded; {tmp_path / 'keep.svg'} left as it was" in again.stderr

@@ -140,7 +140,7 @@ def test_watchdog_ends_a_hanging_agent(collector, start_agent, hanging_read, tmp
         cpu_ns = burning.truth()["process_cpu_ns"]
         # On a busy machine a second's samples differ from its CPU time by some 2 %.
         assert collector.api.wait_for_total(service, cpu_ns) == pytest.approx(cpu_ns, rel=0.1)
-        assert f"leaving process {process.pid} alone" in agent.log()
+        assert f"reads nothing of process {process.pid} (" in agent.log()
 
 
 def test_signal_ends_a_hanging_agent(collector, start_agent, hanging_read):
