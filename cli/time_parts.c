@@ -43,7 +43,7 @@ enum time_part time_part_of(const struct labels *labels)
 
 	if (is(state, THREAD_STATE_RUNNING))
 		return TIME_PART_RUNNING;
-	if (is(state, THREAD_STATE_WAITING))
+	if (is(state, THREAD_STATE_RUN_QUEUE))
 		return TIME_PART_QUEUED;
 	if (is(wait, wait_class_name(WAIT_CLASS_GIL)))
 		return TIME_PART_GIL;

@@ -46,7 +46,7 @@ static const struct sample_kind_type kinds[] = {
 					      .has_stack = true,
 					      .is_calibrated = true },
 	[SAMPLE_KIND_RUNNING] = { .type = PROFILE_TYPE_WALL, .state = THREAD_STATE_RUNNING },
-	[SAMPLE_KIND_RUN_QUEUE] = { .type = PROFILE_TYPE_WALL, .state = THREAD_STATE_WAITING },
+	[SAMPLE_KIND_RUN_QUEUE] = { .type = PROFILE_TYPE_WALL, .state = THREAD_STATE_RUN_QUEUE },
 	[SAMPLE_KIND_BLOCKED] = { .type = PROFILE_TYPE_WALL, .state = THREAD_STATE_BLOCKED },
 	[SAMPLE_KIND_GPU_SPIN] = { .type = PROFILE_TYPE_GPU_SPIN, .has_stack = true },
 	[SAMPLE_KIND_OFF_WAKE] = { .type = PROFILE_TYPE_OFF_WAKE,

@@ -3,6 +3,6 @@
 
 const struct thread_state_spec thread_states[THREAD_STATE_COUNT] = {
 	{ THREAD_STATE_RUNNING, "running", "on a CPU" },
-	{ THREAD_STATE_WAITING, "run queue", "runnable, without a CPU" },
+	{ THREAD_STATE_RUN_QUEUE, "run queue", "runnable, without a CPU" },
 	{ THREAD_STATE_BLOCKED, "blocked", "off-CPU: neither running nor runnable" },
 };

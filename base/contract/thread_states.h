@@ -2,9 +2,9 @@
 // What a thread does with its time: the values of the label "state" of PROFILE_TYPE_WALL.
 #pragma once
 
-#define THREAD_STATE_RUNNING "running"
-#define THREAD_STATE_WAITING "waiting"
-#define THREAD_STATE_BLOCKED "blocked"
+#define THREAD_STATE_RUNNING   "running"
+#define THREAD_STATE_RUN_QUEUE "run_queue"
+#define THREAD_STATE_BLOCKED   "blocked"
 
 enum { THREAD_STATE_COUNT = 3 };
 

@@ -122,7 +122,7 @@ static void add_state(struct verdict_figures *figures, const char *state, int64_
 	figures->has_wall_clock = true;
 	if (strcmp(state, THREAD_STATE_RUNNING) == 0)
 		figures->running_ns = sum;
-	else if (strcmp(state, THREAD_STATE_WAITING) == 0)
+	else if (strcmp(state, THREAD_STATE_RUN_QUEUE) == 0)
 		figures->queued_ns = sum;
 }
 
@@ -175,7 +175,7 @@ static int read_throttled(const struct query *query, struct verdict_figures *fig
 			  struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree throttled = { 0 }, running = { 0 },
-						       waiting = { 0 };
+						       queued = { 0 };
 	struct query by_node = *query;
 	double largest = 0;
 
@@ -186,11 +186,11 @@ static int read_throttled(const struct query *query, struct verdict_figures *fig
 		return rc;
 	rc = read_state(query, THREAD_STATE_RUNNING, &running, err);
 	if (!rc)
-		rc = read_state(query, THREAD_STATE_WAITING, &waiting, err);
+		rc = read_state(query, THREAD_STATE_RUN_QUEUE, &queued, err);
 	for (uint32_t i = 1; i < throttled.node_count && !rc; i++) {
 		const struct flame_node *node = &throttled.nodes[i];
 		const char *name = string_table_get(&throttled.strings, node->name);
-		int64_t demand = sum_of_group(&running, name) + sum_of_group(&waiting, name);
+		int64_t demand = sum_of_group(&running, name) + sum_of_group(&queued, name);
 		double whole = demand ? (double)demand : (double)figures->range_ns;
 
 		if (node->parent || (double)node->total / whole <= largest)

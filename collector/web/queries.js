@@ -161,7 +161,7 @@ async function fetchTotals(view, range, label, signal) {
 }
 
 /**
- * The time of each service, or each thread of one, by state: [{ group, total, running, waiting, blocked, idle, isOther }],
+ * The time of each service, or each thread of one, by state: [{ group, total, running, run_queue, blocked, idle, isOther }],
  * most active (running or runnable) first. `blocked` excludes idle time.
  */
 export async function fetchStates(view, range, signal) {
@@ -174,18 +174,18 @@ export async function fetchStates(view, range, signal) {
 	const rows = new Map();
 
 	answers.forEach((groups, at) => groups.forEach(({ group, total }, place) => {
-		const row = rows.get(group) ?? { group, running: 0, waiting: 0, blocked: 0, idle: 0, isOther: place >= GROUPS_MAX };
+		const row = rows.get(group) ?? { group, running: 0, run_queue: 0, blocked: 0, idle: 0, isOther: place >= GROUPS_MAX };
 		rows.set(group, row);
 		row[[...states, "idle"][at]] += total;
 	}));
 	for (const row of rows.values()) {
 		// Off-CPU stacks may be sampled, states are exact: cap idle time at the blocked time.
 		row.idle = Math.min(row.idle, row.blocked);
-		row.total = row.running + row.waiting + row.blocked;
+		row.total = row.running + row.run_queue + row.blocked;
 		row.blocked -= row.idle;
 	}
 	// Most threads are blocked most of the time: sort by activity.
-	const active = (row) => row.running + row.waiting;
+	const active = (row) => row.running + row.run_queue;
 	return [...rows.values()].filter((row) => row.total > 0).sort((a, b) => active(b) - active(a) || b.total - a.total);
 }
 

@@ -12,7 +12,7 @@ const ORDER = [`${TYPE.CPU}/`, `${TYPE.GPU_SPIN}/`, `${TYPE.SCHED_DELAY}/`, "gil
 	.map((key) => (key.includes("/") ? key : `${TYPE.OFF_CPU}/${key}`));
 const PLACE = new Map([...ORDER.entries()].reverse().map(([at, key]) => [key, at]));
 const TITLES = new Map([[`${TYPE.CPU}/`, "Running"]]);
-const COLORS = new Map([[`${TYPE.CPU}/`, "state/running"], [`${TYPE.SCHED_DELAY}/`, "state/waiting"]]);
+const COLORS = new Map([[`${TYPE.CPU}/`, "state/running"], [`${TYPE.SCHED_DELAY}/`, "state/run_queue"]]);
 const NAMES = ["service", "node", "namespace", "pod", "container", "instance", "process", "thread"]; // of a thread, but for its tenant
 const ACTIVE_MIN = 0.001; // of the time: a thread with less is idle
 

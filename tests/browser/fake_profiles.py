@@ -96,7 +96,7 @@ def label_splits(profile_type, style):
         return [({}, QUEUE, 4 * QUEUE)]
     if profile_type == WALL:
         blocked = sum(WAITS[style].values())
-        return [({"state": "running"}, 1, 1), ({"state": "waiting"}, QUEUE, 4 * QUEUE), ({"state": "blocked"}, blocked, SPIKE_LOCK)]
+        return [({"state": "running"}, 1, 1), ({"state": "run_queue"}, QUEUE, 4 * QUEUE), ({"state": "blocked"}, blocked, SPIKE_LOCK)]
     if profile_type == GROWTH:
         return [({}, (3 << 20) / 1e9, (40 << 20) / 1e9)]
     if profile_type == FAULTS:

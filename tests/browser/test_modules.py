@@ -330,9 +330,9 @@ def test_formats_throttling(call, total_ns, text):
 
 
 def test_stacks_states_in_order_and_all_waits(call):
-    states = answer_of(("blocked", [9e8]), ("running", [1e8]), ("waiting", [2e8]))
+    states = answer_of(("blocked", [9e8]), ("running", [1e8]), ("run_queue", [2e8]))
     stored, between = {"oldest_ms": 0, "newest_ms": 0}, {"from_ms": 0, "to_ms": 1000}
-    assert [s["group"] for s in call("series_stack", "stackSeries", states, between, stored, "state")["series"]] == ["running", "waiting", "blocked"]
+    assert [s["group"] for s in call("series_stack", "stackSeries", states, between, stored, "state")["series"]] == ["running", "run_queue", "blocked"]
     waits = answer_of(*[(f"w{i}", [20 - i]) for i in range(13)])
     assert len(call("series_stack", "stackSeries", waits, between, stored, "wait")["series"]) == 13
 

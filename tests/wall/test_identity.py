@@ -183,7 +183,7 @@ def print_row(name, truth, measured, error):
     print(f"  {name:<16} {truth.threads:6} {truth.ended:7} {truth.elapsed / MS:12.1f} "
           f"{sum(measured.values()) / MS:12.1f} {error:+8.2f} % {truth.running / MS:10.1f} "
           f"{measured.get('running', 0) / MS:10.1f} {truth.waiting / MS:9.1f} "
-          f"{measured.get('waiting', 0) / MS:9.1f}")
+          f"{measured.get('run_queue', 0) / MS:9.1f}")
 
 
 def test_states_sum_to_elapsed_time_by_name(minute, bounds):

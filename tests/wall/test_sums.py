@@ -16,7 +16,7 @@ SUM_ROOM_NS = MS // 10  # of threads with less than 0.1 s
 SITES = ("site_short", "site_middle", "site_long")
 # A CPU's interrupts are in the program's account of a sleep, and not in the thread's off-CPU time.
 SHARE_ERROR = 0.02
-PAIRS = {"blocked": OFF_CPU, "waiting": SCHED_DELAY}
+PAIRS = {"blocked": OFF_CPU, "run_queue": SCHED_DELAY}
 
 
 class Sums:
@@ -104,7 +104,7 @@ def test_stacks_add_up_to_wall_clock(run):
 def test_program_adds_up(run):
     for state in PAIRS:
         rows = [(thread, total, run.own.stacks[state].get(thread, 0)) for thread, total in run.own.wall[state].items()]
-        assert {"sleeper", "reader"} <= {row[0] for row in rows} or state == "waiting"
+        assert {"sleeper", "reader"} <= {row[0] for row in rows} or state == "run_queue"
         assert not wrong_sums(rows)
 
 

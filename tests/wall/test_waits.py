@@ -163,10 +163,10 @@ def test_states_match_programs_accounts(fleet, bounds, runs):
             comparison.check(f"{name}: {state}", life[state], measured[state],
                              room(bounds, life[state], life, thread["waits"]),
                              less=stolen if state == "blocked" else 0,
-                             more=stolen if state == "waiting" else 0)
-        comparison.check(f"{name}: waiting or blocked", life["waiting"] + life["blocked"],
-                         measured["waiting"] + measured["blocked"],
-                         room(bounds, life["waiting"] + life["blocked"], life, thread["waits"]))
+                             more=stolen if state == "run_queue" else 0)
+        comparison.check(f"{name}: waiting or blocked", life["run_queue"] + life["blocked"],
+                         measured["run_queue"] + measured["blocked"],
+                         room(bounds, life["run_queue"] + life["blocked"], life, thread["waits"]))
     comparison.done()
 
 
@@ -300,11 +300,11 @@ def test_records_run_queue_latency_by_stack(fleet, bounds, runs):
     program = runs.programs["contend"]
     for name, thread in program.threads().items():
         life = thread["life"]
-        assert life["waiting"] > 0.1 * life["elapsed"], "the threads must want the same CPU"
+        assert life["run_queue"] > 0.1 * life["elapsed"], "the threads must want the same CPU"
         graph = fleet.graph(program.service, name, SCHED_DELAY)
-        comparison.check(f"{name}: run-queue wait", life["waiting"], graph.total,
-                         room(bounds, life["waiting"], life) +
-                         (0 if are_all_chosen(runs, program) else 0.3 * life["waiting"]),
+        comparison.check(f"{name}: run-queue wait", life["run_queue"], graph.total,
+                         room(bounds, life["run_queue"], life) +
+                         (0 if are_all_chosen(runs, program) else 0.3 * life["run_queue"]),
                          more=program.stolen_ns(life))
         comparison.check_share(f"{name}: in its own functions",
                                sum(graph.total_of(function) for function in
@@ -322,8 +322,8 @@ def test_records_quota_throttling(fleet, bounds, runs):
     measured = fleet.states(program.service, "throttled")
     if runs.throttled_ns < 0.1 * life["elapsed"]:
         pytest.skip("the machine is so busy that the quota hardly matters")
-    comparison.check("throttled: waits for a CPU", life["waiting"], measured["waiting"],
-                     room(bounds, life["waiting"], life), more=program.stolen_ns(life))
+    comparison.check("throttled: waits for a CPU", life["run_queue"], measured["run_queue"],
+                     room(bounds, life["run_queue"], life), more=program.stolen_ns(life))
     comparison.check("throttled: its own series", runs.throttled_ns,
                      fleet.api.total(program.service, type=THROTTLED),
                      room(bounds, runs.throttled_ns, life) + 1000 * MS)

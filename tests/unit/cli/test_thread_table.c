@@ -15,7 +15,7 @@ static const struct stated {
 	{ PROFILE_TYPE_WALL, "llm", "tokenizer-N", THREAD_STATE_RUNNING, NULL, 10 },
 	{ PROFILE_TYPE_WALL, "llm", "tokenizer-N", THREAD_STATE_BLOCKED, "gil", 25 },
 	{ PROFILE_TYPE_WALL, "llm", "tokenizer-N", THREAD_STATE_BLOCKED, "lock", 5 },
-	{ PROFILE_TYPE_WALL, "llm", "main", THREAD_STATE_WAITING, NULL, 20 },
+	{ PROFILE_TYPE_WALL, "llm", "main", THREAD_STATE_RUN_QUEUE, NULL, 20 },
 	{ PROFILE_TYPE_WALL, "llm", "main", THREAD_STATE_BLOCKED, "gpu", 60 },
 	{ PROFILE_TYPE_WALL, "web", "main", THREAD_STATE_RUNNING, NULL, 80 },
 	{ PROFILE_TYPE_CPU, "web", "main", NULL, NULL, 7 },

@@ -149,7 +149,7 @@ static inline void print_books(const char *name, struct books books)
 	uint64_t busy = books.running_ns + books.waiting_ns;
 	uint64_t blocked = books.elapsed_ns > busy ? books.elapsed_ns - busy : 0;
 
-	printf("\"%s\": {\"elapsed\": %llu, \"running\": %llu, \"waiting\": %llu, \"blocked\": "
+	printf("\"%s\": {\"elapsed\": %llu, \"running\": %llu, \"run_queue\": %llu, \"blocked\": "
 	       "%llu}",
 	       name, (unsigned long long)books.elapsed_ns, (unsigned long long)books.running_ns,
 	       (unsigned long long)books.waiting_ns, (unsigned long long)blocked);

@@ -16,7 +16,7 @@ def _read(schedstat):
 
 def _times(sums):
     elapsed, running, waiting = sums
-    return {"elapsed": elapsed, "running": running, "waiting": waiting,
+    return {"elapsed": elapsed, "running": running, "run_queue": waiting,
             "blocked": max(0, elapsed - running - waiting)}
 
 

@@ -436,9 +436,9 @@ TEST(each_kind_has_its_profile_type)
 	EXPECT_EQ(7, profile->series_count, "series");
 	EXPECT_EQ(101, sum_of(profile, PROFILE_TYPE_CPU, NULL, NULL), "cpu");
 	EXPECT_EQ(106, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "other"), "as blocked");
-	EXPECT_EQ(105, sum_of(profile, PROFILE_TYPE_SCHED_DELAY, NULL, NULL), "as waiting");
+	EXPECT_EQ(105, sum_of(profile, PROFILE_TYPE_SCHED_DELAY, NULL, NULL), "as run queue");
 	EXPECT_EQ(104, sum_of(profile, PROFILE_TYPE_WALL, "state", "running"), "running");
-	EXPECT_EQ(105, sum_of(profile, PROFILE_TYPE_WALL, "state", "waiting"), "waiting");
+	EXPECT_EQ(105, sum_of(profile, PROFILE_TYPE_WALL, "state", "run_queue"), "run queue");
 	EXPECT_EQ(106, sum_of(profile, PROFILE_TYPE_WALL, "state", "blocked"), "blocked");
 	EXPECT_EQ(107, sum_of(profile, PROFILE_TYPE_PAGE_FAULT, NULL, NULL), "page faults");
 	EXPECT_EQ(0, sum_of(profile, PROFILE_TYPE_CPU, "wait", "other"), "only waits have a class");

@@ -10,7 +10,7 @@
 static void add_contended_service(struct fixture *fixture)
 {
 	add(fixture, 10, "service=llm,node=n1,state=running", PROFILE_TYPE_WALL, "", 60);
-	add(fixture, 10, "service=llm,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 2);
+	add(fixture, 10, "service=llm,node=n1,state=run_queue", PROFILE_TYPE_WALL, "", 2);
 	add(fixture, 10, "service=llm,node=n1", PROFILE_TYPE_CPU, "main;decode", 59);
 	add(fixture, 10, GIL, PROFILE_TYPE_OFF_CPU, "main;tokenize;take_gil", 100);
 	add(fixture, 11, GIL, PROFILE_TYPE_OFF_CPU, "main;sample;take_gil", 60);
@@ -98,7 +98,7 @@ TEST(judges_the_most_throttled_node)
 	// Twenty CPUs' threads were held back for an eighth of a second each, and ran for the rest
 	// of it.
 	add(&fixture, 3, "service=wide,node=n1,state=running", PROFILE_TYPE_WALL, "", 400);
-	add(&fixture, 3, "service=wide,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 10);
+	add(&fixture, 3, "service=wide,node=n1,state=run_queue", PROFILE_TYPE_WALL, "", 10);
 	add(&fixture, 3, "service=wide,node=n1", PROFILE_TYPE_CPU, "main;work", 400);
 	add(&fixture, 3, "service=wide,node=n1", type, "", 2.5);
 	diagnosis = diagnose(&fixture, "wide", 0, 30);
@@ -347,7 +347,7 @@ TEST(names_the_services_that_use_the_cpus)
 
 	set_up(&fixture);
 	add(&fixture, 1, "service=slow,node=n1,state=running", PROFILE_TYPE_WALL, "", 10);
-	add(&fixture, 1, "service=slow,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 40);
+	add(&fixture, 1, "service=slow,node=n1,state=run_queue", PROFILE_TYPE_WALL, "", 40);
 	add(&fixture, 1, "service=slow,node=n1", PROFILE_TYPE_CPU, "main;work", 10);
 	add(&fixture, 1, "service=slow,node=n1", PROFILE_TYPE_SCHED_DELAY, "main;work", 40);
 	add(&fixture, 1, "service=batch,node=n1", PROFILE_TYPE_CPU, "main;crunch", 90);
@@ -372,7 +372,8 @@ TEST(names_no_services_of_other_tenants)
 
 	set_up(&fixture);
 	add(&fixture, 1, "service=slow,node=n1,state=running,tenant=a", PROFILE_TYPE_WALL, "", 10);
-	add(&fixture, 1, "service=slow,node=n1,state=waiting,tenant=a", PROFILE_TYPE_WALL, "", 40);
+	add(&fixture, 1, "service=slow,node=n1,state=run_queue,tenant=a", PROFILE_TYPE_WALL, "",
+	    40);
 	add(&fixture, 1, "service=slow,node=n1,tenant=a", PROFILE_TYPE_CPU, "main;work", 10);
 	add(&fixture, 1, "service=slow,node=n1,tenant=a", PROFILE_TYPE_SCHED_DELAY, "main;work",
 	    40);
@@ -425,7 +426,7 @@ TEST(shows_the_largest_share_without_a_bottleneck)
 
 	set_up(&fixture);
 	add(&fixture, 1, "service=even,node=n1,state=running", PROFILE_TYPE_WALL, "", 20);
-	add(&fixture, 1, "service=even,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 8);
+	add(&fixture, 1, "service=even,node=n1,state=run_queue", PROFILE_TYPE_WALL, "", 8);
 	add(&fixture, 1, "service=even,node=n1", PROFILE_TYPE_CPU, "main;work", 20);
 	add(&fixture, 1, "service=even,node=n1,wait=disk", PROFILE_TYPE_OFF_CPU, "main;read", 8);
 	add(&fixture, 1, "service=even,node=n1,wait=lock", PROFILE_TYPE_OFF_CPU, "main;lock", 8);

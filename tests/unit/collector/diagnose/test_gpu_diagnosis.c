@@ -43,7 +43,7 @@ static void add_device(struct fixture *fixture, int64_t busy)
 static void add_trainer(struct fixture *fixture, double own, double spin, double input)
 {
 	add(fixture, 5, TRAINER ",state=running", PROFILE_TYPE_WALL, "", own + spin);
-	add(fixture, 5, TRAINER ",state=waiting", PROFILE_TYPE_WALL, "", 0.1);
+	add(fixture, 5, TRAINER ",state=run_queue", PROFILE_TYPE_WALL, "", 0.1);
 	add(fixture, 5, TRAINER ",state=blocked", PROFILE_TYPE_WALL, "", input);
 	add(fixture, 5, TRAINER, PROFILE_TYPE_CPU, "main;step;forward", own);
 	add(fixture, 5, TRAINER, SPIN, "main;step;cudaStreamSynchronize;cuStreamSynchronize", spin);
