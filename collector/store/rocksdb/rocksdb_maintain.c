@@ -21,9 +21,9 @@
 #define AGENT_EXPIRE_NS (7 * 24 * 3600 * NS_PER_SECOND) // longer than any spool
 
 enum {
-	// Open minutes may use 1/4 of --memory. A minute above half of that is closed early.
+	// Of the store's memory, which is half of --memory, open minutes may use 1/4. A minute above half of that is closed early.
 	HEAD_MEMORY_SHARE = 4,
-	PARTITION_MEMORY_SHARE = 2,
+	PARTITION_MEMORY_SHARE = 2, // dictionaries and open minutes
 };
 
 // ---- minutes that are due --------------------------------------------------------------------------
