@@ -1,71 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three passes over the bytes: count, index the tables, read the samples. A location becomes one of ours when the first sample
-// uses it.
+// Three passes over the bytes: count, index the tables, read the samples.
 #include "base/import/pprof_import.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
-#include "base/import/wire.h"
+#include "base/import/pprof_frames.h"
+#include "base/import/pprof_tables.h"
 
-// Field numbers of perftools.profiles.
-enum profile_field {
-	PROFILE_SAMPLE_TYPE = 1,
-	PROFILE_SAMPLE = 2,
-	PROFILE_MAPPING = 3,
-	PROFILE_LOCATION = 4,
-	PROFILE_FUNCTION = 5,
-	PROFILE_STRING = 6,
-	PROFILE_TIME = 9,
-	PROFILE_DURATION = 10,
-	PROFILE_PERIOD_TYPE = 11,
-	PROFILE_FIELDS = 15,
-};
-
-enum {
-	TEXT_BYTES = PROFILE_TYPE_PART_BYTES,
-	DENSE_PER_ITEM = 8,
-	DENSE_MIN = 4096,
-	RESERVED_MAX = 32 * 1024
-};
-
-#define NONE UINT32_MAX
-
-struct id_entry {
-	uint64_t id;
-	uint32_t at;
-};
-
-/** From ids to positions: an array if ids are small, as most writers' are, else sorted. */
-struct id_index {
-	uint32_t *dense;
-	uint64_t dense_count;
-	struct id_entry *sorted;
-	uint32_t sorted_count;
-};
-
-struct function {
-	uint64_t id, name, file;
-};
-
-struct mapping {
-	uint64_t id, start, limit, offset, file, build_id;
-};
-
-struct place {
-	uint64_t id;
-	struct wire_text bytes;
-};
-
-struct value_type {
-	uint64_t type, unit;
-	struct import_type made;
-};
+enum { TEXT_BYTES = PROFILE_TYPE_PART_BYTES, RESERVED_MAX = 32 * 1024 };
 
 struct label_pair {
 	uint64_t name, value;
@@ -80,18 +27,10 @@ struct pprof {
 	struct importer *importer;
 	const struct import_source *source;
 	struct error *err;
-	uint32_t counts[PROFILE_FIELDS];
-	struct wire_text *strings;
-	uint32_t *numbers; // of the importer's strings; NONE: not used yet
-	struct function *functions;
-	struct mapping *mappings;
-	struct place *places;
-	uint32_t *locations; // by place: of the importer's profile; NONE: not used yet
-	struct id_index function_index, mapping_index, place_index;
-	struct value_type types[IMPORT_TYPES_MAX];
+	struct pprof_tables tables;
+	struct pprof_frames frames;
+	struct import_type types[IMPORT_TYPES_MAX];
 	uint32_t type_count;
-	struct value_type period;
-	uint64_t time_ns, duration_ns;
 	struct import_time time;
 	struct hash_table group_index;
 	struct group *groups;
@@ -103,261 +42,15 @@ struct pprof {
 
 static void pprof_deinit(struct pprof *pprof)
 {
-	struct id_index *const indexes[] = { &pprof->function_index, &pprof->mapping_index,
-					     &pprof->place_index };
-
-	for (size_t i = 0; i < ARRAY_SIZE(indexes); i++) {
-		free(indexes[i]->dense);
-		free(indexes[i]->sorted);
-	}
-	free(pprof->strings);
-	free(pprof->numbers);
-	free(pprof->functions);
-	free(pprof->mappings);
-	free(pprof->places);
-	free(pprof->locations);
+	pprof_tables_deinit(&pprof->tables);
+	pprof_frames_deinit(&pprof->frames);
 	free(pprof->groups);
 	free(pprof->pairs);
 	free(pprof->series);
 	hash_table_deinit(&pprof->group_index);
 }
 
-static int malformed(struct pprof *pprof, const char *what)
-{
-	return error_set(pprof->err, -EBADMSG, "pprof: %s: malformed", what);
-}
-
-static int out_of(struct pprof *pprof, int rc, const char *what)
-{
-	char where[64];
-
-	snprintf(where, sizeof(where), "pprof: %s", what);
-	return import_failed(rc, pprof->err, where);
-}
-
-// ---- ids --------------------------------------------------------------------------------------
-
-static int by_id(const void *a, const void *b)
-{
-	const struct id_entry *left = a, *right = b;
-
-	return left->id != right->id ? (left->id > right->id) - (left->id < right->id)
-				     : (left->at > right->at) - (left->at < right->at);
-}
-
-/** Index @count items of @item_size bytes, each of which begins with its id. */
-static int index_ids(struct id_index *index, const void *items, size_t item_size, uint32_t count)
-{
-	const uint8_t *bytes = items;
-	uint64_t highest = 0;
-
-	for (uint32_t i = 0; i < count; i++) {
-		uint64_t id = *(const uint64_t *)(bytes + i * item_size);
-
-		highest = id > highest ? id : highest;
-	}
-	if (highest < (uint64_t)count * DENSE_PER_ITEM + DENSE_MIN) {
-		index->dense_count = highest + 1;
-		index->dense = malloc(index->dense_count * sizeof(*index->dense));
-		if (!index->dense)
-			return -ENOMEM;
-		memset(index->dense, 0xff, index->dense_count * sizeof(*index->dense));
-		for (uint32_t i = 0; i < count; i++)
-			index->dense[*(const uint64_t *)(bytes + i * item_size)] = i;
-		return 0;
-	}
-	int rc = array_allocate(&index->sorted, count, sizeof(*index->sorted));
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < count; i++)
-		index->sorted[i] =
-			(struct id_entry){ *(const uint64_t *)(bytes + i * item_size), i };
-	index->sorted_count = count;
-	qsort(index->sorted, count, sizeof(*index->sorted), by_id);
-	return 0;
-}
-
-static uint32_t find_sorted(const struct id_index *index, uint64_t id)
-{
-	uint32_t low = 0, high = index->sorted_count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (index->sorted[middle].id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < index->sorted_count && index->sorted[low].id == id ? index->sorted[low].at
-									: NONE;
-}
-
-static inline uint32_t find_id(const struct id_index *index, uint64_t id)
-{
-	if (index->dense)
-		return id < index->dense_count ? index->dense[id] : NONE;
-	return find_sorted(index, id);
-}
-
-// ---- tables -----------------------------------------------------------------------------------
-
-static int count_fields(struct pprof *pprof, const void *bytes, size_t size)
-{
-	struct reader reader = wire_reader(bytes, size);
-	struct wire_field field;
-
-	while (wire_next(&reader, &field))
-		if (field.number < PROFILE_FIELDS)
-			pprof->counts[field.number]++;
-	if (reader.failed)
-		return error_set(pprof->err, -EBADMSG, "pprof: not a profile.proto message");
-	if (!pprof->counts[PROFILE_STRING] || !pprof->counts[PROFILE_SAMPLE_TYPE])
-		return error_set(pprof->err, -EBADMSG,
-				 "pprof: no string_table or no sample_type: not a profile");
-	return 0;
-}
-
-static int allocate(struct pprof *pprof)
-{
-	const struct {
-		void *array;
-		uint32_t count;
-		size_t size;
-	} wanted[] = {
-		{ &pprof->strings, pprof->counts[PROFILE_STRING], sizeof(*pprof->strings) },
-		{ &pprof->numbers, pprof->counts[PROFILE_STRING], sizeof(*pprof->numbers) },
-		{ &pprof->functions, pprof->counts[PROFILE_FUNCTION], sizeof(*pprof->functions) },
-		{ &pprof->mappings, pprof->counts[PROFILE_MAPPING], sizeof(*pprof->mappings) },
-		{ &pprof->places, pprof->counts[PROFILE_LOCATION], sizeof(*pprof->places) },
-		{ &pprof->locations, pprof->counts[PROFILE_LOCATION], sizeof(*pprof->locations) },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
-		if (array_allocate(wanted[i].array, wanted[i].count, wanted[i].size))
-			return out_of(pprof, -ENOMEM, "tables");
-	memset(pprof->numbers, 0xff, pprof->counts[PROFILE_STRING] * sizeof(*pprof->numbers));
-	memset(pprof->locations, 0xff, pprof->counts[PROFILE_LOCATION] * sizeof(*pprof->locations));
-	return 0;
-}
-
-/** Read the numbers of a message into @ret_values by field number, of those below @count. */
-static bool read_numbers(const struct wire_field *message, uint64_t *ret_values, uint32_t count)
-{
-	struct reader reader = wire_message(message);
-	struct wire_field field;
-
-	while (wire_next(&reader, &field))
-		if (field.number < count && field.type == WIRE_VARINT)
-			ret_values[field.number] = field.value;
-	return !reader.failed;
-}
-
-static bool read_place(const struct wire_field *message, struct place *ret_place)
-{
-	uint64_t values[2] = { 0 };
-
-	ret_place->bytes = wire_string(message);
-	if (!read_numbers(message, values, ARRAY_SIZE(values)))
-		return false;
-	ret_place->id = values[1];
-	return true;
-}
-
-static bool read_function(const struct wire_field *message, struct function *ret_function)
-{
-	uint64_t values[5] = { 0 };
-
-	if (!read_numbers(message, values, ARRAY_SIZE(values)))
-		return false;
-	*ret_function =
-		(struct function){ values[1], values[2] ? values[2] : values[3], values[4] };
-	return true;
-}
-
-static bool read_mapping(const struct wire_field *message, struct mapping *ret_mapping)
-{
-	uint64_t values[7] = { 0 };
-
-	if (!read_numbers(message, values, ARRAY_SIZE(values)))
-		return false;
-	*ret_mapping = (struct mapping){ values[1], values[2], values[3],
-					 values[4], values[5], values[6] };
-	return true;
-}
-
-static bool read_type(const struct wire_field *message, struct value_type *ret_type)
-{
-	uint64_t values[3] = { 0 };
-
-	if (!read_numbers(message, values, ARRAY_SIZE(values)))
-		return false;
-	ret_type->type = values[1];
-	ret_type->unit = values[2];
-	return true;
-}
-
-/** @at: how many of the field came before. Returns whether it is sound. */
-static bool read_table_item(struct pprof *pprof, const struct wire_field *field, uint32_t at)
-{
-	switch (field->number) {
-	case PROFILE_SAMPLE_TYPE:
-		return at >= IMPORT_TYPES_MAX || read_type(field, &pprof->types[at]);
-	case PROFILE_MAPPING:
-		return read_mapping(field, &pprof->mappings[at]);
-	case PROFILE_LOCATION:
-		return read_place(field, &pprof->places[at]);
-	case PROFILE_FUNCTION:
-		return read_function(field, &pprof->functions[at]);
-	case PROFILE_STRING:
-		pprof->strings[at] = wire_string(field);
-		return field->type == WIRE_BYTES;
-	case PROFILE_TIME:
-		pprof->time_ns = field->value;
-		return field->type == WIRE_VARINT;
-	case PROFILE_DURATION:
-		pprof->duration_ns = field->value;
-		return field->type == WIRE_VARINT;
-	case PROFILE_PERIOD_TYPE:
-		return read_type(field, &pprof->period);
-	default:
-		return true;
-	}
-}
-
-static int read_tables(struct pprof *pprof, const void *bytes, size_t size)
-{
-	struct reader reader = wire_reader(bytes, size);
-	uint32_t counts[PROFILE_FIELDS] = { 0 };
-	struct wire_field field;
-	char what[32];
-
-	while (wire_next(&reader, &field)) {
-		if (field.number >= PROFILE_FIELDS)
-			continue;
-		if (read_table_item(pprof, &field, counts[field.number]++))
-			continue;
-		snprintf(what, sizeof(what), "field %u", field.number);
-		return malformed(pprof, what);
-	}
-	int rc = index_ids(&pprof->function_index, pprof->functions, sizeof(*pprof->functions),
-			   pprof->counts[PROFILE_FUNCTION]);
-	if (!rc)
-		rc = index_ids(&pprof->mapping_index, pprof->mappings, sizeof(*pprof->mappings),
-			       pprof->counts[PROFILE_MAPPING]);
-	if (!rc)
-		rc = index_ids(&pprof->place_index, pprof->places, sizeof(*pprof->places),
-			       pprof->counts[PROFILE_LOCATION]);
-	return rc ? out_of(pprof, rc, "tables") : 0;
-}
-
 // ---- types and time ---------------------------------------------------------------------------
-
-static struct wire_text string_at(const struct pprof *pprof, uint64_t number)
-{
-	return number < pprof->counts[PROFILE_STRING] ? pprof->strings[number]
-						      : (struct wire_text){ "", 0 };
-}
 
 static void copy_text(struct wire_text text, char ret_text[TEXT_BYTES])
 {
@@ -371,7 +64,7 @@ static int make_types(struct pprof *pprof)
 {
 	char type[TEXT_BYTES], unit[TEXT_BYTES], period_type[TEXT_BYTES], period_unit[TEXT_BYTES];
 
-	pprof->type_count = pprof->counts[PROFILE_SAMPLE_TYPE];
+	pprof->type_count = pprof->tables.counts[PPROF_SAMPLE_TYPE];
 	if (pprof->type_count > IMPORT_TYPES_MAX)
 		return error_set(pprof->err, -EINVAL, "pprof: %u sample types, expected at most %d",
 				 pprof->type_count, IMPORT_TYPES_MAX);
@@ -380,13 +73,13 @@ static int make_types(struct pprof *pprof)
 				 "pprof: the profile has %u sample types, which one type cannot "
 				 "stand for; leave the type out",
 				 pprof->type_count);
-	copy_text(string_at(pprof, pprof->period.type), period_type);
-	copy_text(string_at(pprof, pprof->period.unit), period_unit);
+	copy_text(pprof_text_at(&pprof->tables, pprof->tables.period.type), period_type);
+	copy_text(pprof_text_at(&pprof->tables, pprof->tables.period.unit), period_unit);
 	for (uint32_t i = 0; i < pprof->type_count; i++) {
-		copy_text(string_at(pprof, pprof->types[i].type), type);
-		copy_text(string_at(pprof, pprof->types[i].unit), unit);
+		copy_text(pprof_text_at(&pprof->tables, pprof->tables.types[i].type), type);
+		copy_text(pprof_text_at(&pprof->tables, pprof->tables.types[i].unit), unit);
 		import_type_make(pprof->source, type, unit, period_type, period_unit,
-				 &pprof->types[i].made);
+				 &pprof->types[i]);
 	}
 	return 0;
 }
@@ -395,11 +88,12 @@ static int make_types(struct pprof *pprof)
 static int make_time(struct pprof *pprof)
 {
 	const struct import_source *source = pprof->source;
-	uint64_t duration_ns = pprof->duration_ns > INT64_MAX ? 0 : pprof->duration_ns;
+	uint64_t duration_ns =
+		pprof->tables.duration_ns > INT64_MAX ? 0 : pprof->tables.duration_ns;
 	uint64_t from_ns = source->from_ns, to_ns = source->to_ns;
 
-	if (!from_ns && pprof->time_ns && pprof->time_ns <= INT64_MAX)
-		from_ns = pprof->time_ns;
+	if (!from_ns && pprof->tables.time_ns && pprof->tables.time_ns <= INT64_MAX)
+		from_ns = pprof->tables.time_ns;
 	if (!from_ns)
 		from_ns = ns_before(to_ns            ? to_ns
 				    : source->end_ns ? source->end_ns
@@ -411,95 +105,6 @@ static int make_time(struct pprof *pprof)
 	if (!rc)
 		import_cover(pprof->importer, &pprof->time);
 	return rc;
-}
-
-// ---- locations --------------------------------------------------------------------------------
-
-static int number_of(struct pprof *pprof, uint64_t string, uint32_t *ret_number)
-{
-	if (string >= pprof->counts[PROFILE_STRING])
-		return malformed(pprof, "a string's number");
-	if (pprof->numbers[string] == NONE) {
-		int rc = import_string(pprof->importer, pprof->strings[string].at,
-				       pprof->strings[string].size, &pprof->numbers[string]);
-		if (rc)
-			return out_of(pprof, rc, "strings");
-	}
-	*ret_number = pprof->numbers[string];
-	return 0;
-}
-
-static int read_line(struct pprof *pprof, const struct wire_field *message, struct line *ret_line)
-{
-	uint64_t values[3] = { 0 };
-
-	if (!read_numbers(message, values, ARRAY_SIZE(values)))
-		return malformed(pprof, "location.line");
-	uint32_t at = find_id(&pprof->function_index, values[1]);
-	if (at == NONE)
-		return error_set(pprof->err, -EBADMSG,
-				 "pprof: location.line.function_id: %llu is no function's id",
-				 (unsigned long long)values[1]);
-	ret_line->number = values[2] <= UINT32_MAX ? (uint32_t)values[2] : 0;
-	int rc = number_of(pprof, pprof->functions[at].name, &ret_line->name);
-	return rc ? rc : number_of(pprof, pprof->functions[at].file, &ret_line->file);
-}
-
-static int add_mapping(struct pprof *pprof, uint64_t id, uint64_t address, struct location *frame)
-{
-	uint32_t at = id ? find_id(&pprof->mapping_index, id) : NONE;
-
-	frame->offset = address;
-	if (at == NONE)
-		return 0;
-	const struct mapping *mapping = &pprof->mappings[at];
-	if (address >= mapping->start && (!mapping->limit || address < mapping->limit))
-		frame->offset = address - mapping->start + mapping->offset;
-	int rc = number_of(pprof, mapping->file, &frame->module);
-	return rc ? rc : number_of(pprof, mapping->build_id, &frame->build_id);
-}
-
-static bool ends_in_py(const struct profile *profile, uint32_t file)
-{
-	const char *text = profile_string(profile, file);
-	size_t size = strlen(text);
-
-	return size > 3 && strcmp(text + size - 3, ".py") == 0;
-}
-
-static int add_place(struct pprof *pprof, uint32_t at)
-{
-	const struct place *place = &pprof->places[at];
-	struct reader reader = wire_reader(place->bytes.at, place->bytes.size);
-	struct location frame = { .kind = FRAME_KIND_UNKNOWN };
-	struct line lines[LOCATION_LINES_MAX];
-	uint64_t mapping = 0, address = 0;
-	struct wire_field field;
-	uint32_t count = 0;
-	int rc = 0;
-
-	while (!rc && wire_next(&reader, &field)) {
-		if (field.number == 2)
-			mapping = field.value;
-		else if (field.number == 3)
-			address = field.value;
-		else if (field.number == 4 && count < LOCATION_LINES_MAX)
-			rc = read_line(pprof, &field, &lines[count++]);
-	}
-	if (!rc && reader.failed)
-		rc = malformed(pprof, "location");
-	if (!rc)
-		rc = add_mapping(pprof, mapping, address, &frame);
-	if (rc)
-		return rc;
-	if (count == 1 && !lines[0].name)
-		count = 0; // a function without a name
-	if (count && ends_in_py(pprof->importer->profile, lines[0].file))
-		frame.kind = FRAME_KIND_PYTHON;
-	else if (frame.module || frame.build_id)
-		frame.kind = FRAME_KIND_NATIVE;
-	rc = import_frame(pprof->importer, &frame, lines, count, &pprof->locations[at]);
-	return rc ? out_of(pprof, rc, "locations") : 0;
 }
 
 // ---- series -----------------------------------------------------------------------------------
@@ -551,12 +156,11 @@ static int add_series(struct pprof *pprof, const struct group_key *key, uint32_t
 	int rc = labels_copy(pprof->source->labels, &labels);
 
 	for (uint32_t i = 0; i < key->count && !rc; i++) {
-		rc = add_label(&labels, string_at(pprof, key->pairs[i].name),
-			       string_at(pprof, key->pairs[i].value));
+		rc = add_label(&labels, pprof_text_at(&pprof->tables, key->pairs[i].name),
+			       pprof_text_at(&pprof->tables, key->pairs[i].value));
 	}
 	for (uint32_t i = 0; i < pprof->type_count && !rc; i++)
-		rc = profile_add_series(pprof->importer->profile, &labels,
-					pprof->types[i].made.text,
+		rc = profile_add_series(pprof->importer->profile, &labels, pprof->types[i].text,
 					&pprof->series[at * pprof->type_count + i]);
 	return rc;
 }
@@ -581,7 +185,7 @@ static int add_group(struct pprof *pprof, const struct group_key *key, uint64_t 
 	if (!rc)
 		rc = hash_table_add(&pprof->group_index, hash, at);
 	if (rc)
-		return out_of(pprof, rc, "series");
+		return pprof_out_of(&pprof->tables, rc, "series");
 	pprof->groups[at] = (struct group){ pprof->pair_count, key->count };
 	if (key->count)
 		memcpy(&pprof->pairs[pprof->pair_count], key->pairs,
@@ -621,21 +225,16 @@ struct sample_fields {
 
 static int add_frame(struct pprof *pprof, uint64_t id, struct sample_fields *sample)
 {
-	uint32_t at = find_id(&pprof->place_index, id);
+	uint32_t at = pprof_find_id(&pprof->tables.location_index, id);
 
-	if (at == NONE)
+	if (at == PPROF_NONE)
 		return error_set(pprof->err, -EBADMSG,
 				 "pprof: sample.location_id: %llu is no location's id",
 				 (unsigned long long)id);
 	if (sample->location_count++ >= STACK_FRAMES_MAX)
 		return 0;
-	if (pprof->locations[at] == NONE) {
-		int rc = add_place(pprof, at);
-		if (rc)
-			return rc;
-	}
-	sample->locations[sample->location_count - 1] = pprof->locations[at];
-	return 0;
+	return pprof_frames_location(&pprof->frames, at,
+				     &sample->locations[sample->location_count - 1]);
 }
 
 /** Most of a profile is this: ids of one or two bytes, of locations that are known. */
@@ -660,7 +259,7 @@ static int read_locations(struct pprof *pprof, const struct wire_field *field,
 		}
 		rc = reader.failed ? 0 : add_frame(pprof, id, sample);
 	}
-	return !rc && reader.failed ? malformed(pprof, "sample.location_id") : rc;
+	return !rc && reader.failed ? pprof_malformed(&pprof->tables, "sample.location_id") : rc;
 }
 
 static int read_values(struct pprof *pprof, const struct wire_field *field,
@@ -675,7 +274,7 @@ static int read_values(struct pprof *pprof, const struct wire_field *field,
 			sample->values[sample->value_count] = (int64_t)value;
 		sample->value_count++;
 	}
-	return reader.failed ? malformed(pprof, "sample.value") : 0;
+	return reader.failed ? pprof_malformed(&pprof->tables, "sample.value") : 0;
 }
 
 static int read_label(struct pprof *pprof, const struct wire_field *field,
@@ -683,11 +282,11 @@ static int read_label(struct pprof *pprof, const struct wire_field *field,
 {
 	uint64_t values[3] = { 0 };
 
-	if (!read_numbers(field, values, ARRAY_SIZE(values)))
-		return malformed(pprof, "sample.label");
+	if (!pprof_read_numbers(field, values, ARRAY_SIZE(values)))
+		return pprof_malformed(&pprof->tables, "sample.label");
 	// Numbers are sizes and ids.
 	if (values[2] && sample->pair_count < IMPORT_SAMPLE_LABELS_MAX &&
-	    !is_id(string_at(pprof, values[1])))
+	    !is_id(pprof_text_at(&pprof->tables, values[1])))
 		sample->pairs[sample->pair_count++] = (struct label_pair){ values[1], values[2] };
 	return 0;
 }
@@ -711,14 +310,14 @@ static int read_fields(struct pprof *pprof, const struct wire_field *message,
 			rc = read_label(pprof, &field, sample);
 	}
 	if (!rc && reader.failed)
-		rc = malformed(pprof, "sample");
+		rc = pprof_malformed(&pprof->tables, "sample");
 	if (!rc && sample->value_count != pprof->type_count)
 		rc = error_set(pprof->err, -EBADMSG, "pprof: sample.value: %u for %u sample types",
 			       sample->value_count, pprof->type_count);
 	return rc;
 }
 
-static int add_value(struct pprof *pprof, const struct value_type *type, uint32_t series,
+static int add_value(struct pprof *pprof, const struct import_type *type, uint32_t series,
 		     uint32_t stack, int64_t value)
 {
 	int64_t scale = pprof->source->value_scale ? pprof->source->value_scale : 1;
@@ -726,7 +325,7 @@ static int add_value(struct pprof *pprof, const struct value_type *type, uint32_
 	if (!value)
 		return 0;
 	if (__builtin_mul_overflow(value, scale, &value) ||
-	    (type->made.is_gauge && import_gauge_value(&pprof->time, value, &value)))
+	    (type->is_gauge && import_gauge_value(&pprof->time, value, &value)))
 		return error_set(pprof->err, -EINVAL, "pprof: sample.value: too large");
 	return import_row(pprof->importer, series, stack, &pprof->time, value, pprof->err);
 }
@@ -737,7 +336,7 @@ static int add_sample(struct pprof *pprof, const struct sample_fields *sample)
 	int rc = import_stack(pprof->importer, sample->locations, sample->location_count, &stack);
 
 	if (rc)
-		return out_of(pprof, rc, "stacks");
+		return pprof_out_of(&pprof->tables, rc, "stacks");
 	rc = find_group(pprof, (struct group_key){ sample->pairs, sample->pair_count }, &group);
 	for (uint32_t i = 0; i < pprof->type_count && !rc; i++)
 		rc = add_value(pprof, &pprof->types[i],
@@ -755,12 +354,12 @@ static uint32_t at_most(uint64_t number, uint32_t limit)
 /** Room for all samples of usual profiles at once; larger ones make theirs as they are read. */
 static int reserve(struct pprof *pprof)
 {
-	uint32_t samples = pprof->counts[PROFILE_SAMPLE];
+	uint32_t samples = pprof->tables.counts[PPROF_SAMPLE];
 	uint64_t rows = (uint64_t)samples * pprof->type_count * pprof->time.part_count;
 	int rc = profile_reserve(pprof->importer->profile, at_most(samples, RESERVED_MAX),
 				 at_most(rows, RESERVED_MAX));
 
-	return rc ? out_of(pprof, rc, "samples") : 0;
+	return rc ? pprof_out_of(&pprof->tables, rc, "samples") : 0;
 }
 
 static int read_samples(struct pprof *pprof, const void *bytes, size_t size)
@@ -774,7 +373,7 @@ static int read_samples(struct pprof *pprof, const void *bytes, size_t size)
 	if (!rc)
 		rc = reserve(pprof);
 	while (!rc && wire_next(&reader, &field)) {
-		if (field.number != PROFILE_SAMPLE)
+		if (field.number != PPROF_SAMPLE)
 			continue;
 		rc = read_fields(pprof, &field, &sample);
 		if (!rc)
@@ -791,7 +390,7 @@ bool pprof_is_likely(const void *bytes, size_t size)
 	struct wire_field field;
 
 	// Writers begin with the sample types; a text does not look like a sound message with one.
-	return wire_next(&reader, &field) && field.number == PROFILE_SAMPLE_TYPE &&
+	return wire_next(&reader, &field) && field.number == PPROF_SAMPLE_TYPE &&
 	       field.type == WIRE_BYTES && field.size <= 22;
 }
 
@@ -801,12 +400,10 @@ int pprof_import(struct importer *importer, const struct import_source *source, 
 	_cleanup_(pprof_deinit) struct pprof pprof = { .importer = importer,
 						       .source = source,
 						       .err = err };
-	int rc = count_fields(&pprof, bytes, size);
+	int rc = pprof_tables_init(&pprof.tables, bytes, size, err);
 
 	if (!rc)
-		rc = allocate(&pprof);
-	if (!rc)
-		rc = read_tables(&pprof, bytes, size);
+		rc = pprof_frames_init(&pprof.frames, &pprof.tables, importer);
 	if (!rc)
 		rc = make_types(&pprof);
 	if (!rc)
