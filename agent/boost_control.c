@@ -49,11 +49,13 @@ static void log_new(const struct boost_control *control, const struct boosts *be
 		asked_text(boost, asked);
 		if (!now->limits.hz_max)
 			event_warn(control->events, "boost",
-				   "refused %s (%s): boosts are off (--boost-hz 0)", id, asked);
+				   "refused %s (%s): boosts are off (--boost-hz 0); raise "
+				   "--boost-hz to allow them",
+				   id, asked);
 		else
 			event_warn(control->events, "boost",
-				   "began %s: %s for %u s, as the collector's users ask; "
-				   "--boost-hz %u limits it",
+				   "began %s: %s for %u s: requested by an administrator (limit "
+				   "--boost-hz %u); --boost-hz 0 refuses boosts",
 				   id, asked, boost->left_ms / 1000, now->limits.hz_max);
 	}
 }

@@ -664,10 +664,12 @@ static bool close_collector(struct agent *agent, uint32_t flush_ms)
 		log_info("agent: stopped: %llu batches wait in %s for the next start",
 			 (unsigned long long)rest.spool.kept, agent->options.spool_folder);
 	if (lost)
-		log_error("agent: stopped: dropped %llu batches (%llu samples): collector %s never "
-			  "took them; last try: %s; --spool-dir keeps such for the next start",
-			  (unsigned long long)lost, (unsigned long long)rest.spool.lost_samples,
-			  agent->options.collector, *rest.failure ? rest.failure : "none was made");
+		log_error(
+			"agent: stopped: dropped %llu batches (%llu samples): collector %s did not "
+			"acknowledge them: %s; set --spool-dir to keep batches for the next start",
+			(unsigned long long)lost, (unsigned long long)rest.spool.lost_samples,
+			agent->options.collector,
+			*rest.failure ? rest.failure : "no attempt was made");
 	return !lost && !rest.spool.kept;
 }
 
@@ -678,9 +680,10 @@ static bool close_otlp(struct agent *agent, uint32_t flush_ms)
 
 	if (lost)
 		log_error("agent: stopped: dropped %llu batches (%llu samples): OTLP endpoint %s "
-			  "never took them; last try: %s",
+			  "did not accept them: %s",
 			  (unsigned long long)lost, (unsigned long long)rest.spool.lost_samples,
-			  agent->options.otlp, *rest.failure ? rest.failure : "none was made");
+			  agent->options.otlp,
+			  *rest.failure ? rest.failure : "no attempt was made");
 	return !lost;
 }
 

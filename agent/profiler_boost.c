@@ -39,7 +39,8 @@ static void set_wakers(struct profiler *profiler, const char *services)
 		 *own && *services ? "," : "", services);
 	sources_set_wakers(profiler->sources, profiler->boosted_services);
 	if (wakers && wakers_set_services(wakers, profiler->boosted_services))
-		event_warn(profiler->event_log, "boost", "wakers: out of memory");
+		event_warn(profiler->event_log, "boost",
+			   "off-wake time not collected: out of memory");
 }
 
 static void set_boosted_sources(struct profiler *profiler, uint32_t profiles, const char *services)

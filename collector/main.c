@@ -393,9 +393,9 @@ static int open_access(struct collector *collector, struct error *err)
 	collector->api.access = collector->access;
 	collector->api.is_tls = collector->tls;
 	if (o->insecure && (!collector->tls || !o->access))
-		log_warn("collector: --insecure: %s; whoever reaches %s and %s can %s",
+		log_warn("collector: --insecure: %s; everybody with access to %s or %s can %s",
 			 collector->tls ? "no login" : "no TLS", o->grpc, o->http,
-			 o->access ? "read what passes" : "read and write all profiles");
+			 o->access ? "read all traffic" : "read and write all profiles");
 	return 0;
 }
 
@@ -526,7 +526,7 @@ static void report_symbolizer(struct collector *collector)
 	    (collector->symbols_logged_ns &&
 	     now_ns - collector->symbols_logged_ns < REPEATED_LOG_S * NS_PER_SECOND))
 		return;
-	log_warn("debug files: not read: %s; the frames of this file stay without names", err.text);
+	log_warn("debug files: not read: %s; its frames stay without names", err.text);
 	collector->symbols_logged_ns = now_ns;
 }
 
@@ -540,7 +540,7 @@ static void report_launcher(struct collector *collector)
 	collector->launcher_restarts = restarts;
 	metrics_add(&collector->metrics, METRIC_LAUNCHER_RESTARTS, more);
 	log_warn("debug files: the launcher of their readers died and was started again (%u times "
-		 "since start): check the kernel's log for the OOM killer",
+		 "since start); check the kernel's log for the OOM killer",
 		 restarts);
 }
 
@@ -599,14 +599,14 @@ static void refresh_credentials(struct collector *collector)
 
 	if (rc < 0 && may_log(rc, &collector->tls_logged_ns))
 		log_error("collector: certificates not reloaded: %s; the old ones are still used, "
-			  "and revoked certificates accepted; mend the file",
+			  "and revoked certificates accepted; correct the file",
 			  err.text);
 	else if (rc > 0)
 		log_info("collector: certificates reloaded");
 	rc = access_refresh(collector->access, &err);
 	if (rc < 0 && may_log(rc, &collector->access_logged_ns))
 		log_error("collector: credentials not reloaded: %s; the old ones are still used, "
-			  "and revoked tokens accepted; mend the file",
+			  "and revoked tokens accepted; correct the file",
 			  err.text);
 	else if (rc > 0)
 		log_info("collector: credentials reloaded from %s", collector->options.access);

@@ -260,7 +260,7 @@ static void restart_listener(struct rpc_server *server)
 	struct error err = { 0 };
 
 	if (rpc_listener_restart(&server->listener, &err)) {
-		log_error("rpc: %s; trying again", err.text);
+		log_error("rpc: %s; retrying", err.text);
 		server->accept_again_ns = clock_monotonic_ns() + ACCEPT_PAUSE_MS * NS_PER_MS;
 		return;
 	}

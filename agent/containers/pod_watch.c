@@ -162,9 +162,8 @@ static void report_failure(struct pod_watch *watch, enum ask ask, int rc, const 
 		return;
 	watch->failing = ask;
 	event_warn(watch->options.events, SUBJECT,
-		   "new pods stay without labels: %s: %.200s; %strying again every %d s",
-		   watch->server, err->text, remedy_of(watch, rc),
-		   (int)(RETRY_MAX_NS / NS_PER_SECOND));
+		   "new pods stay without labels: %s: %.200s; %sretrying every %d s", watch->server,
+		   err->text, remedy_of(watch, rc), (int)(RETRY_MAX_NS / NS_PER_SECOND));
 }
 
 /* A list that is answered says nothing of a watch that is refused. */
@@ -428,13 +427,17 @@ static void ask_kubelet(struct pod_watch *watch)
 		end_list(watch);
 		if (!watch->is_by_kubelet)
 			event_info(watch->options.events, SUBJECT,
-				   "pods are named by the kubelet meanwhile: %s", watch->kubelet);
+				   "labels of pods come from the kubelet %s until the API server "
+				   "answers",
+				   watch->kubelet);
 		watch->is_by_kubelet = true;
 		return;
 	}
 	atomic_fetch_add(&watch->failures, 1);
 	if (watch->is_by_kubelet || watch->retry_ns == watch->options.retry_min_ns)
-		event_warn(watch->options.events, SUBJECT, "%s does not answer either: %.200s",
+		event_warn(watch->options.events, SUBJECT,
+			   "the kubelet %s does not answer either: %.200s; new pods stay without "
+			   "labels",
 			   watch->kubelet, err.text);
 	watch->is_by_kubelet = false;
 }

@@ -56,7 +56,8 @@ static void log_skipped(struct gpu_kernel_sessions *sessions, const struct proce
 			const char *why)
 {
 	event_warn(sessions->options.events, "gpu kernels",
-		   "no times for process %u: %.150s; its other profiles go on", key->pid, why);
+		   "GPU kernels not measured in process %u: %.150s; restart it to try again",
+		   key->pid, why);
 }
 
 // ---- processes --------------------------------------------------------------------------------

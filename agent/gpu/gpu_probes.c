@@ -54,7 +54,8 @@ static void log_refusals(struct gpu_probes *probes, struct probed_file *file)
 	probes->refused += file->refused;
 	if (file->refused)
 		event_warn_once(probes->options.events, &probes->is_refusal_logged, "gpu",
-				"calls are missing: the kernel refused probes in %.200s: %s",
+				"driver calls not recorded: the kernel refused probes in %.200s: "
+				"%s; needs Linux 6.6, or CAP_SYS_ADMIN",
 				file->driver->path, strerror(-file->refusal));
 	file->refused = 0;
 }
@@ -179,15 +180,28 @@ static void end_on_phase(struct gpu_probes *probes)
 	probes->is_on = false;
 }
 
+static void log_mode(struct gpu_probes *probes, const char *symbol, const struct probe_kind *kind)
+{
+	double limit = 100 * probes->cycle.budget;
+
+	if (kind->mode == PROBE_OFF)
+		event_warn(probes->options.events, "gpu",
+			   "%s: probes off: too many calls (%.0f/s at %.0f ns, limit %.2f %% of a "
+			   "core); these calls are not recorded until their rate falls",
+			   symbol, kind->rate, kind->cost_ns, limit);
+	else if (kind->mode == PROBE_DUTY_CYCLE)
+		event_warn(
+			probes->options.events, "gpu",
+			"%s: probes attached part of the time: too many calls (%.0f/s at %.0f ns, "
+			"limit %.2f %% of a core); nothing to do: each recorded call has a weight",
+			symbol, kind->rate, kind->cost_ns, limit);
+	else
+		event_info(probes->options.events, "gpu", "%s: every call is recorded again",
+			   symbol);
+}
+
 static void log_modes(struct gpu_probes *probes, const enum probe_mode before[GPU_CALL_COUNT])
 {
-	static const char *const words[] = {
-		[PROBE_ABSENT] = "absent",
-		[PROBE_ALWAYS] = "always attached",
-		[PROBE_DUTY_CYCLE] = "duty-cycled",
-		[PROBE_OFF] = "off",
-	};
-
 	for (size_t row = 0; row < probes->options.files.call_count; row++) {
 		uint32_t kind = gpu_cookie_call(probes->options.files.calls[row].cookie);
 		const struct probe_kind *known = &probes->cycle.kinds[kind];
@@ -195,13 +209,8 @@ static void log_modes(struct gpu_probes *probes, const enum probe_mode before[GP
 
 		for (size_t i = 0; i < row && is_first; i++)
 			is_first = gpu_cookie_call(probes->options.files.calls[i].cookie) != kind;
-		if (!is_first || known->mode == before[kind])
-			continue;
-		event_warn(probes->options.events, "gpu",
-			   "probes of %s and its variants: %s from now on: %.0f calls/s at %.0f ns "
-			   "each (limit %.2f %% of a core)",
-			   probes->options.files.calls[row].symbol, words[known->mode], known->rate,
-			   known->cost_ns, 100 * probes->cycle.budget);
+		if (is_first && known->mode != before[kind])
+			log_mode(probes, probes->options.files.calls[row].symbol, known);
 	}
 }
 
@@ -358,8 +367,8 @@ static void log_expensive(struct gpu_probes *probes, const struct probed_file *f
 	for (size_t row = 0; row < probes->options.files.call_count; row++) {
 		if (file->has_site[row] && file->sites[row].is_expensive)
 			event_warn_once(probes->options.events, &probes->is_expensive_logged, "gpu",
-					"probe of %s in %.160s is expensive: no instruction that "
-					"the kernel emulates (%u ns a call)",
+					"slow probe: %s in %.160s: the kernel single-steps it (%u "
+					"ns a call); nothing to do: its overhead is bounded",
 					probes->options.files.calls[row].symbol, file->driver->path,
 					probes->options.files.cost.stepped_ns);
 	}
@@ -388,9 +397,11 @@ void gpu_probes_add(void *context, const struct gpu_driver *driver)
 			 ? probed_file_open(driver, &probes->options.files, &probes->cycle, &file)
 			 : -ENOSPC;
 	if (rc) {
-		event_warn(probes->options.events, "gpu", "calls of %.200s are not recorded: %s",
+		event_warn(probes->options.events, "gpu", "driver calls not recorded: %.200s: %s",
 			   driver->path,
-			   rc == -ENOENT ? "it exports no known function" : strerror(-rc));
+			   rc == -ENOENT ? "it exports no known function; report its version to "
+					   "cairn's developers"
+					 : strerror(-rc));
 		return;
 	}
 	file->generation = probes->generation;

@@ -81,7 +81,7 @@ static void try_programs(struct gpu_source *source)
 	if (!rc)
 		rc = open_probes(source, way, &err);
 	if (rc) {
-		event_warn(source->options.events, "gpu", "driver calls are not recorded: %.250s",
+		event_warn(source->options.events, "gpu", "driver calls not recorded: %.250s",
 			   err.text);
 		gpu_programs_close(take(source->programs));
 		return;
@@ -172,15 +172,19 @@ void gpu_source_close(void *state)
 
 static void change_memory(struct gpu_source *source)
 {
+	struct gpu_probes_stats stats;
+
 	source->is_change_exported = false;
+	gpu_probes_read_stats(source->probes, &stats);
 	if (source->memory_unknown)
 		event_warn(source->options.events, "gpu",
-			   "memory in use is not recorded from now on: too many calls that "
-			   "allocate or "
-			   "free to probe all of them");
+			   "memory in use not recorded: too many allocations and frees to probe "
+			   "all (limit %.2f %% of a core)",
+			   100 * stats.budget);
 	else
 		event_warn(source->options.events, "gpu",
-			   "memory in use is recorded again: memory allocated before is missing");
+			   "memory in use recorded again: earlier allocations missing; restart the "
+			   "process to see all");
 }
 
 // One missed call that frees would leave its memory in use for ever: either all calls are seen, or none counts.
@@ -205,10 +209,11 @@ void gpu_source_tick(void *state, uint64_t now_ns)
 
 	gpu_drivers_update(source->drivers, source->options.processes, now_ns);
 	if (gpu_drivers_dropped(source->drivers))
-		event_warn_once(source->options.events, &source->is_drop_logged, "gpu",
-				"calls of some processes are not recorded: too many driver files "
-				"(limit %d)",
-				GPU_DRIVERS_MAX);
+		event_warn_once(
+			source->options.events, &source->is_drop_logged, "gpu",
+			"driver calls of some processes not recorded: too many driver files "
+			"(limit %d)",
+			GPU_DRIVERS_MAX);
 	if (!source->probes)
 		return;
 	gpu_probes_tick(source->probes, now_ns);
@@ -218,7 +223,7 @@ void gpu_source_tick(void *state, uint64_t now_ns)
 	if (gpu_programs_graphs_full(source->programs))
 		event_warn_once(
 			source->options.events, &source->graphs_full_logged, "gpu",
-			"dropped incomplete CUDA graphs: kernel table full (limit %d stacks)",
+			"dropped incomplete CUDA graphs: GPU kernel table full (limit %d stacks)",
 			GPU_GRAPH_KERNELS_MAX);
 }
 

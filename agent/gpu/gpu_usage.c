@@ -231,10 +231,11 @@ static void note_loss(struct gpu_usage *usage, uint32_t gpu, bool is_lost)
 	if (*lost == is_lost)
 		return;
 	*lost = is_lost;
-	snprintf(text, sizeof(text), "GPU %u (%s) %s", nvml_gpu_index(usage->nvml, gpu),
+	snprintf(text, sizeof(text), "GPU %u (%s)%s", nvml_gpu_index(usage->nvml, gpu),
 		 nvml_gpu_uuid(usage->nvml, gpu),
-		 is_lost ? "does not answer the driver any more: its series end here"
-			 : "answers again");
+		 is_lost ? ": no telemetry: it does not answer the driver; see the kernel's log "
+			   "for Xid errors"
+			 : " answers again");
 	report(usage, text);
 }
 

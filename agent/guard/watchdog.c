@@ -139,11 +139,11 @@ static void end_process(const struct watchdog *dog, const struct watchdog_view *
 		log_error(
 			"%s: ended by its watchdog after a signal: still busy with %s%s (%.1f s); "
 			"lost: the last export interval and batches not sent yet",
-			options->subject, stage ? stage : "no stage", process,
+			options->subject, stage ? stage : "an unknown step", process,
 			(double)view->busy_ms / 1000);
 	else if (may_log())
 		log_error("%s: ended by its watchdog: stuck in %s%s (%.1f s, limit %.1f s); %s",
-			  options->subject, stage ? stage : "no stage", process,
+			  options->subject, stage ? stage : "an unknown step", process,
 			  (double)view->busy_ms / 1000, options->turn_ms_max / 1e3,
 			  options->advice);
 	_exit(EXIT_FAILURE); // without destructors: their locks may be what hangs

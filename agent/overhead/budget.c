@@ -285,6 +285,8 @@ static void do_decision(struct budget *budget, const struct governor_decision *d
 	if (decision->outcome != GOVERNOR_CHANGE)
 		add_mark(budget, &setting);
 	append(line, ": %s", decision->why);
+	if (decision->outcome == GOVERNOR_EXCEEDED)
+		append(line, "; raise --overhead-budget, or profile fewer processes with --pid");
 	event_warn(budget->events, "governor", "%s", line);
 }
 
@@ -331,8 +333,8 @@ static void estimate_instead(struct budget *budget, int rc)
 {
 	budget->estimated = true;
 	event_warn(budget->events, "governor",
-		   "overhead of kernel programs is estimated from their counters: reading it needs "
-		   "CAP_SYS_ADMIN (%s)",
+		   "overhead of BPF programs is estimated: CAP_SYS_ADMIN is missing (%s); add it "
+		   "for exact figures",
 		   strerror(-rc));
 }
 

@@ -309,9 +309,8 @@ static void note_exceeded(struct governor *governor, const struct governor_readi
 	governor->exceeded = true;
 	decision->outcome = GOVERNOR_EXCEEDED;
 	explain(governor, reading,
-		is_left ? "overhead budget exceeded, a source is stopped only above twice the "
-			  "budget"
-			: "overhead budget exceeded, no shedding step left that would help",
+		is_left ? "overhead budget exceeded, no step left below twice the budget"
+			: "overhead budget exceeded, no shedding step helps",
 		decision);
 }
 

@@ -148,8 +148,8 @@ static void note_failure(struct spool *spool, const char *what, const struct err
 	spool->rest_until_ns = clock_monotonic_ns() + spool->options.retry_ms * NS_PER_MS;
 	pthread_mutex_unlock(&spool->mutex);
 	if (is_new)
-		log_warn("spool: %s %s: %s; batches wait in memory (limit %llu MiB), which a "
-			 "restart of the agent loses; tried again every %u s",
+		log_warn("spool: %s %s: %s; batches wait in memory (limit %llu MiB) and are lost "
+			 "at a restart; retrying every %u s",
 			 what, spool->path, err->text,
 			 (unsigned long long)(spool->options.memory_bytes_max >> 20),
 			 spool->options.retry_ms / 1000);
@@ -226,8 +226,9 @@ static void log_found(const struct spool *spool, uint32_t count, uint64_t bytes,
 		log_info("spool: found %u batches (%.1f MiB) of earlier starts in %s: sending them",
 			 count, (double)bytes / (1 << 20), spool->path);
 	if (foreign)
-		log_warn("spool: left %u entries in %s alone: not batches of this user", foreign,
-			 spool->path);
+		log_warn("spool: ignored %u entries in %s: not batches of this user; remove them, "
+			 "or chown them to the agent's user",
+			 foreign, spool->path);
 }
 
 /* Returns whether it is open. */

@@ -140,8 +140,8 @@ int page_faults_open(const struct loader *loader, const struct page_faults_optio
 	}
 	if (!faults->has_tracepoints)
 		event_warn(options->events, "memory",
-			   "growth is overestimated: this kernel does not distinguish page faults "
-			   "that map a page from others; use a newer kernel");
+			   "growth overestimated: this kernel also counts page faults without a "
+			   "new page; use a newer kernel");
 	faults->hotplug_ns = clock_monotonic_ns() + HOTPLUG_INTERVAL_NS;
 	*ret_faults = faults;
 	return 0;

@@ -36,10 +36,9 @@ static void open_throttling(struct stackless_series *series, struct process_tabl
 		return;
 	cpu_throttling_read_stats(series->throttling, &stats);
 	if (stats.is_exposed)
-		event_warn(
-			series->events, "CPU throttling",
-			"the host's cgroups can be written to from this container; mount them with "
-			"recursiveReadOnly, or do not mount them");
+		event_warn(series->events, "CPU throttling",
+			   "this container can write the host's cgroups: mount them with "
+			   "recursiveReadOnly, or do not mount them");
 }
 
 static int open_memory(struct stackless_series *series, struct process_table *processes,
@@ -91,26 +90,23 @@ static void report_throttling_losses(struct stackless_series *series)
 
 	cpu_throttling_read_stats(series->throttling, &stats);
 	if (stats.unreachable)
-		event_warn_once(
-			events, &reported->unreachable, "CPU throttling",
-			"some processes are not measured: their cgroups are not below what is "
-			"mounted here; mount the host's /sys/fs/cgroup, read-only");
+		event_warn_once(events, &reported->unreachable, "CPU throttling",
+				"some processes not measured: their cgroups are outside the "
+				"mounted tree; mount the host's /sys/fs/cgroup, read-only");
 	if (stats.dropped)
-		event_warn_once(
-			events, &reported->full, "CPU throttling",
-			"some processes lack these figures, but are profiled: table full (limits "
-			"%d cgroups, %d processes)",
-			CGROUPS_MAX, CGROUP_MEMBERS_MAX);
+		event_warn_once(events, &reported->full, "CPU throttling",
+				"some processes not measured: table full (limits %d cgroups, %d "
+				"processes); their other profiles are complete",
+				CGROUPS_MAX, CGROUP_MEMBERS_MAX);
 	if (stats.baselines_dropped)
-		event_warn_once(
-			events, &reported->baselines, "CPU throttling",
-			"counts from before a cgroup's first sample are not measured: table "
-			"full (limit %d cgroups)",
-			CGROUP_BASELINES_MAX);
+		event_warn_once(events, &reported->baselines, "CPU throttling",
+				"throttling before a cgroup's first sample not measured: table "
+				"full (limit %d cgroups)",
+				CGROUP_BASELINES_MAX);
 	if (stats.values_dropped)
 		event_warn_once(events, &reported->lost, "CPU throttling",
-				"dropped some counts: no process of the cgroup is known any more, "
-				"or too many cgroups in one export interval (limit %d)",
+				"dropped counts: the cgroup's processes have exited, or over %d "
+				"cgroups in one export interval",
 				CGROUP_VALUES_MAX);
 }
 
@@ -121,7 +117,8 @@ static void report_memory_losses(struct stackless_series *series)
 	memory_usage_read_stats(series->memory, &stats);
 	if (stats.dropped)
 		event_warn_once(series->events, &series->reported.memory_full, "memory usage",
-				"some processes are not measured: table full (limit %d)",
+				"some processes not measured: table full (limit %d); their other "
+				"profiles are complete",
 				MEMORY_PROCESSES_MAX);
 	if (stats.late)
 		event_info_once(
@@ -131,10 +128,10 @@ static void report_memory_losses(struct stackless_series *series)
 			"memory is only shown coarser in time",
 			100.0 * MEMORY_NS_PER_SECOND / NS_PER_SECOND, MEMORY_READS_PER_SECOND);
 	if (oom_kills_dropped(series->kills))
-		event_warn_once(
-			series->events, &series->reported.kills, "OOM kills",
-			"dropped some: more than %d in an export interval, or out of memory",
-			OOM_KILLS_MAX);
+		event_warn_once(series->events, &series->reported.kills, "OOM kills",
+				"dropped kills: over %d in one export interval, or out of memory; "
+				"use a shorter --interval",
+				OOM_KILLS_MAX);
 }
 
 static void tick(void *state, uint64_t now_ns)

@@ -184,7 +184,7 @@ static int begin(struct switches *switches, bool anew)
 	if (!rc && !programs->bss->has_run_delay)
 		event_warn_once(switches->events, &switches->delay_is_reported, "run queue",
 				"latency after a wake-up counts as blocked time: the kernel lacks "
-				"CONFIG_SCHED_INFO");
+				"CONFIG_SCHED_INFO; use a kernel with it");
 	return rc;
 }
 

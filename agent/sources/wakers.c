@@ -312,9 +312,10 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 		return rc;
 	}
 	if (wakers->no_interrupts)
-		event_warn(wakers->events, "wakers",
-			   "wake-ups by interrupts show the interrupted thread as the waker: the "
-			   "kernel's interrupt entry points are unknown");
+		event_warn(
+			wakers->events, "wakers",
+			"wake-ups by interrupts show the interrupted thread as the waker: the "
+			"kernel's interrupt entry points are unknown; give the agent CAP_SYSLOG");
 	follow_services(wakers);
 	*ret_wakers = wakers;
 	return 0;

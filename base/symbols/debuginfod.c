@@ -156,8 +156,8 @@ static void wait_ns(struct debuginfod *debuginfod, uint64_t until_ns)
 static void say_once(struct debuginfod *debuginfod, bool silent)
 {
 	if (silent && !debuginfod->said)
-		log_warn("debuginfod: no server answers (%s), functions of stripped files stay "
-			 "unnamed; trying again every %d s",
+		log_warn("debuginfod: functions of stripped files stay unnamed: no server answers "
+			 "(%s); retrying every %d s",
 			 debuginfod->failure.text, RETRY_S);
 	if (!silent && debuginfod->said)
 		log_info("debuginfod: servers answer again");

@@ -214,7 +214,7 @@ void doors_count_failure(struct doors *doors, const struct error *err)
 		return;
 	// Of several threads one logs.
 	if (atomic_compare_exchange_strong(&doors->logged_ns, &logged_ns, now_ns))
-		log_error("push: cannot store: %s; clients were answered so, and may push again",
+		log_error("push: not stored: %s; clients got an error and may push again",
 			  err->text);
 }
 

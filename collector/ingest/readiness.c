@@ -41,8 +41,7 @@ enum rpc_status readiness_health(void *context, const struct rpc_request *reques
 static void log_change(bool was_ready, bool is_ready, bool is_first, const char *text)
 {
 	if (!is_ready && (was_ready || is_first))
-		log_error("collector: not ready: its own call over gRPC failed: %s; trying again "
-			  "every "
+		log_error("collector: not ready: its own call over gRPC failed: %s; retrying every "
 			  "second; agents spool their batches",
 			  text);
 	else if (is_ready && !was_ready && !is_first)

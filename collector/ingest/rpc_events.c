@@ -15,10 +15,11 @@ static const struct {
 					 "refused a connection: all are open; raise the limit of "
 					 "open files or --memory" },
 	[RPC_EVENT_PEER_CONNECTIONS_FULL] = { METRIC_INGEST_PEER_CONNECTIONS_FULL,
-					      "refused a connection: the address has too many" },
+					      "refused a connection: too many from this address; "
+					      "agents retry" },
 	[RPC_EVENT_NO_DESCRIPTOR] = { METRIC_INGEST_NO_DESCRIPTOR,
 				      "cannot accept: no descriptor or memory is left; raise the "
-				      "limit of open files; trying again" },
+				      "limit of open files; retrying" },
 	[RPC_EVENT_LISTENER_RESTARTED] = { METRIC_INGEST_LISTENER_RESTARTED,
 					   "opened the listener again: it was broken" },
 	[RPC_EVENT_HANDSHAKE_LATE] = { METRIC_INGEST_HANDSHAKE_LATE,
@@ -30,7 +31,8 @@ static const struct {
 				"refused a call: no credential, an unknown one, or one without "
 				"the role ingest; see the agent's log" },
 	[RPC_EVENT_MESSAGE_LATE] = { METRIC_INGEST_MESSAGE_LATE,
-				     "refused a batch: its message did not arrive in time" },
+				     "refused a batch: its message did not arrive within 30 s; "
+				     "agents retry; check the network" },
 	[RPC_EVENT_HANDLER_LATE] = { METRIC_INGEST_QUEUE_LATE,
 				     "refused a batch: no thread or memory was free in time; raise "
 				     "--grpc-threads or --memory" },
@@ -40,13 +42,14 @@ static const struct {
 	[RPC_EVENT_PEER_HOSTILE] = { METRIC_INGEST_PEER_HOSTILE,
 				     "closed a connection: not HTTP/2, or a flood of frames" },
 	[RPC_EVENT_PEER_CALLS_FULL] = { METRIC_INGEST_PEER_CALLS_FULL,
-					"refused a batch: too many of the address wait already" },
+					"refused a batch: too many of this address are queued; "
+					"agents retry" },
 	[RPC_EVENT_MESSAGE_TOO_LARGE] = { METRIC_INGEST_TOO_LARGE,
 					  "refused a batch: too large for the memory for messages; "
 					  "raise --memory, or let agents export more often" },
 	[RPC_EVENT_MESSAGE_DAMAGED] = { METRIC_INGEST_MALFORMED,
-					"refused a batch: its compressed data are damaged, or "
-					"inflate to more than an agent's" },
+					"refused a batch: compressed data damaged, or inflated "
+					"size above the limit" },
 	[RPC_EVENT_BUDGET_SPENT] = { METRIC_INGEST_MEMORY_FULL,
 				     "refused a batch: the memory for messages is in use; agents "
 				     "retry; raise --memory" },

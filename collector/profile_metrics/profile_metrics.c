@@ -157,8 +157,9 @@ static void note_failure(struct profile_metrics *metrics, uint32_t number, const
 	    ns_between(metrics->failure_logged_ns, now_ns) < LOG_S * NS_PER_SECOND)
 		return;
 	metrics->failure_logged_ns = now_ns;
-	log_warn("profile metrics: %s not asked: %s", metrics->list.metrics[number].name,
-		 err->text);
+	log_warn("profile metrics: %s not computed for a minute: %s; use a narrower query if it "
+		 "takes too long",
+		 metrics->list.metrics[number].name, err->text);
 }
 
 uint32_t profile_metrics_look(struct profile_metrics *metrics, uint64_t now_ns)

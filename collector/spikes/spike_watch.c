@@ -174,7 +174,7 @@ static void report(struct spike_watch *watch, const struct spike *const *spikes,
 	metrics_add(watch->options.metrics, rc ? METRIC_SPIKE_ALERTS_FAILED : METRIC_SPIKE_ALERTS,
 		    count);
 	if (rc && rc != -ECANCELED)
-		log_failure(watch, "webhook not reached, its alerts are dropped", err.text);
+		log_failure(watch, "alerts dropped: --spike-webhook not reached", err.text);
 }
 
 // ---- a scan ---------------------------------------------------------------------------------
@@ -273,10 +273,12 @@ static void *watch_spikes(void *context)
 			// The query's own remedy is for people, who choose a range.
 			if (rc == -ETIMEDOUT)
 				error_set(&err, rc,
-					  "more data than %d s are enough for; search one service "
-					  "with `cairn spikes SELECTOR`",
+					  "over its time limit (%d s); search one service with "
+					  "`cairn spikes SELECTOR`",
 					  SPIKE_WATCH_DEADLINE_S);
-			log_failure(watch, "scan failed, its spikes are not reported", err.text);
+			log_failure(watch,
+				    "scan of all services failed, its spikes are not reported",
+				    err.text);
 		}
 		pause_ns = SPIKE_WATCH_SHARE * (clock_monotonic_ns() - began_ns);
 		if (pause_ns < watch->options.interval_ns)

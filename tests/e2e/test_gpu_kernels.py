@@ -110,14 +110,14 @@ def test_kernel_time_is_charged_to_the_launching_line(collector, agent, start_cl
 
 def test_agent_yields_to_the_applications_own_profiler(collector, agent, start_client):
     service, client = start_client("profiler")
-    wait_until("a log line", ARRIVE_SECONDS, lambda: f"no times for process {client.pid}: it uses CUPTI itself" in agent.log())
+    wait_until("a log line", ARRIVE_SECONDS, lambda: f"GPU kernels not measured in process {client.pid}: it uses CUPTI itself" in agent.log())
     assert collector.api.total(f'{{service="{service}"}}', type_=KERNEL) == 0
 
 
 def test_stalled_process_gets_no_more_sessions(agent, start_client):
     _, client = start_client(CUPTI_DOUBLE_ENABLE_MS="1100")
     wait_until("a log line", ARRIVE_SECONDS,
-               lambda: f"no times for process {client.pid}: CUPTI stalled launches" in agent.log())
+               lambda: f"GPU kernels not measured in process {client.pid}: CUPTI stalled launches" in agent.log())
 
 
 def test_process_killed_in_its_session_leaves_others_working(collector, agent, start_client):

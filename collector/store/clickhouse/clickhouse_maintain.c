@@ -238,9 +238,10 @@ static int drop_excess(struct clickhouse_store *store, uint32_t shard, const str
 	for (uint32_t i = 0; i < days->count; i++)
 		bytes += days->days[i].bytes;
 	for (uint32_t i = 0; i + 1 < days->count && !rc && limit && bytes > limit; i++) {
-		log_warn("store: ClickHouse holds %llu MiB in shard %u, above its share of "
-			 "--retention-size (%llu MiB): dropping its oldest day",
-			 (unsigned long long)bytes >> 20, shard + 1,
+		log_warn("store: deleting the oldest day of shard %u: ClickHouse holds %llu MiB "
+			 "there, above its share of --retention-size (%llu MiB); raise it to keep "
+			 "more",
+			 shard + 1, (unsigned long long)bytes >> 20,
 			 (unsigned long long)limit >> 20);
 		rc = drop_samples(store, shard, days->days[i].day, err);
 		bytes -= days->days[i].bytes;

@@ -82,7 +82,7 @@ static void accept_batches(struct keeper *keeper)
 	keeper->refusal = REFUSAL_NONE;
 	pthread_mutex_unlock(&keeper->health_lock);
 	if (is_new)
-		log_info("store: taking batches again");
+		log_info("store: accepting batches again");
 }
 
 static enum refusal read_refusal(struct keeper *keeper, struct error *err)
@@ -386,8 +386,8 @@ static void use_ballast(struct keeper *keeper)
 		return;
 	uint64_t bytes = disk_ballast_delete(keeper->path);
 	if (bytes)
-		log_warn("store: deleted the ballast for room: the disk is full (%llu MiB free, "
-			 "ballast %llu MiB)",
+		log_warn("store: deleted its ballast: disk full (%llu MiB free, ballast %llu MiB); "
+			 "free space, or lower --retention-size",
 			 (unsigned long long)room.free_bytes >> 20,
 			 (unsigned long long)bytes >> 20);
 }
@@ -395,8 +395,7 @@ static void use_ballast(struct keeper *keeper)
 /** Make the files that can be read a store again. */
 static int repair(struct keeper *keeper, struct error *err)
 {
-	log_warn("store: repairing its files; those that cannot be read go to %s/lost",
-		 keeper->path);
+	log_warn("store: repairing its files; unreadable files move to %s/lost", keeper->path);
 	keeper->repairs++;
 	keeper->needs_repair = false;
 	return db_repair(keeper->path, REPAIR_MEMORY_BYTES, err);
@@ -572,12 +571,15 @@ static int make_room(struct keeper *keeper, const struct disk_room *room, struct
 		return rc;
 	keeper->partitions_dropped++;
 	if (too_large)
-		snprintf(why, sizeof(why), "the store exceeds --retention-size (%llu MiB)",
+		snprintf(why, sizeof(why),
+			 "the store exceeds --retention-size (%llu MiB); raise it to keep more",
 			 (unsigned long long)size_max >> 20);
 	else
-		snprintf(why, sizeof(why), "the disk has %llu MiB free, --disk-free keeps %llu MiB",
-			 (unsigned long long)room->free_bytes >> 20,
-			 (unsigned long long)room->keep_bytes >> 20);
+		snprintf(
+			why, sizeof(why),
+			"the disk has %llu MiB free, --disk-free keeps %llu MiB; use a larger disk",
+			(unsigned long long)room->free_bytes >> 20,
+			(unsigned long long)room->keep_bytes >> 20);
 	log_drop(keeper, start_ns, "oldest", why);
 	return 0;
 }
@@ -594,7 +596,10 @@ static int give_up_unreadable(struct keeper *keeper, struct error *err)
 	keeper->partitions_given_up++;
 	keeper->needs_repair = start_ns == keeper->given_up_ns;
 	keeper->given_up_ns = start_ns;
-	log_drop(keeper, start_ns, "damaged", damage);
+	char why[PARTITION_DAMAGE_BYTES + 32];
+
+	snprintf(why, sizeof(why), "%s; a backup may have it", damage);
+	log_drop(keeper, start_ns, "damaged", why);
 	return 0;
 }
 

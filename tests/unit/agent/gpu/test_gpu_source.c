@@ -144,7 +144,7 @@ TEST(exports_unknown_memory_while_it_lasts)
 	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots),
 		  "all calls are seen");
 
-	tick_until(&fixture, true, "is not recorded from now on");
+	tick_until(&fixture, true, "in use not recorded");
 	for (int interval = 0; interval < 2; interval++) {
 		drain_interval(&fixture);
 		EXPECT_EQ(!interval,
@@ -155,7 +155,7 @@ TEST(exports_unknown_memory_while_it_lasts)
 		EXPECT_EQ(ns, slots * SLOT_NS, "over the whole interval");
 	}
 
-	tick_until(&fixture, false, "is recorded again");
+	tick_until(&fixture, false, "in use recorded again");
 	drain_interval(&fixture);
 	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, STEP_ON, &slots),
 		  "known again");

@@ -439,8 +439,8 @@ TEST(reports_exceeded_after_last_step)
 
 	while (decision.outcome != GOVERNOR_EXCEEDED && ++at < 20)
 		decision = pass(&governor, &heavy);
-	EXPECT_STR("overhead budget exceeded, a source is stopped only above twice the budget",
-		   decision.what, "a last resort is left");
+	EXPECT_STR("overhead budget exceeded, no step left below twice the budget", decision.what,
+		   "a last resort is left");
 	EXPECT_EQ(true, governor.exceeded_ns >= governor.options.over_ns, "after its time");
 	for (int i = 0; i < 8; i++) {
 		decision = pass(&governor, &worse);
