@@ -75,26 +75,11 @@ static inline uint64_t partition_end_ns(const struct partition *partition)
 	return partition->start_ns + partition->length_ns;
 }
 
-/** One bit per 64th of the partition that [from, to) overlaps. */
-uint64_t partition_presence(const struct partition *partition, uint64_t from_ns, uint64_t to_ns);
-
-// For queries, without the lock. What takes time happens outside of it: appends never wait.
-
-/** A view of the postings as they are now. -ENOENT: the partition was dropped; or as below. */
-int partition_read_postings(struct partition *partition, struct db *db,
-			    struct postings_view *ret_view, struct error *err);
-/** A reference to a view of the forest as it is now. Returns as above. */
-int partition_read_forest(struct partition *partition, struct db *db, struct forest_view **ret_view,
-			  struct error *err);
-
 // With the lock held:
 
 /** Record damage; the first one found is kept. */
 void partition_note_damage(struct partition *partition, const char *text);
 
-/** Load the dictionary unless it is loaded. Returns 0, -EBADMSG (recorded), -EIO or -ENOMEM. */
-int partition_load_forest(struct partition *partition, struct db *db, struct error *err);
-int partition_load_postings(struct partition *partition, struct db *db, struct error *err);
 /** Add the unsaved growth of the dictionaries and the summary to @batch. */
 int partition_save(struct partition *partition, struct db_batch *batch, uint64_t sequence,
 		   struct error *err);
@@ -102,23 +87,8 @@ int partition_save(struct partition *partition, struct db_batch *batch, uint64_t
 void partition_saved(struct partition *partition, const struct forest_mark *forest,
 		     uint32_t series);
 
-/** Load the tombstones. Returns 0; -ENOMEM; -EIO. One that is damaged makes the partition unreadable. */
-int partition_load_tombstones(struct partition *partition, struct db *db, struct error *err);
-/**
- * Put @tombstones, a reference, in force in place of those before: no series is present any more where
- * all of its rows are deleted. On failure they are in force, but presence is as it was.
- */
-int partition_set_tombstones(struct partition *partition, struct db *db,
-			     struct tombstone_list *tombstones, struct error *err);
 /** Free the postings: they have changed on disk. No append has used them that is still in flight. */
 void partition_drop_postings(struct partition *partition);
-/** Add to @batch what makes the records of presence be without what @tombstones are about. */
-int partition_clean_presence(struct partition *partition, struct db *db,
-			     const struct tombstone_list *tombstones, struct db_batch *batch,
-			     struct error *err);
-
-/** Record the presence of @run's series. */
-void partition_note_presence(struct partition *partition, const struct raw_run *run);
 
 uint64_t partition_memory(const struct partition *partition);
 /** Publish the figures for statistics. */
@@ -132,7 +102,3 @@ int partition_decode_merge(struct partition *partition, struct bytes record);
 void partition_encode_merge(uint64_t resolution_ns, uint64_t sequence, struct buffer *record);
 
 int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary);
-
-/** Append a record of the series that have rows in @minute. @series ascend. */
-void presence_encode(uint32_t minute, const uint32_t *series, uint32_t count,
-		     struct buffer *record);

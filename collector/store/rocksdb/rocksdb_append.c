@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/array.h"
+#include "collector/store/rocksdb/partition_load.h"
 
 enum {
 	DONORS_MAX = 8, // partitions to search for a stack that the batch does not define

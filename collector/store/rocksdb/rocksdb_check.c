@@ -12,6 +12,8 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/partition_load.h"
+#include "collector/store/rocksdb/partition_presence.h"
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 enum { CHECK_MEMORY_BYTES = 64 << 20 };

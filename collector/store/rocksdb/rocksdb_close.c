@@ -12,6 +12,8 @@
 #include "base/array.h"
 #include "collector/store/rocksdb/chunk_writer.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/partition_load.h"
+#include "collector/store/rocksdb/partition_presence.h"
 
 /** A minute, or a portion of it, being closed. */
 struct closing {

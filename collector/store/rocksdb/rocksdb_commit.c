@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/partition_presence.h"
 
 /** A partition in the write, and how much of its dictionaries the write saves. */
 struct touched {

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/partition_presence.h"
 
 /** What is deleted of one partition. */
 struct deleted_partition {

@@ -17,6 +17,7 @@
 #include "base/contract/label_names.h"
 #include "collector/store/rocksdb/chunk_find.h"
 #include "collector/store/rocksdb/chunk_format.h"
+#include "collector/store/rocksdb/partition_load.h"
 
 // Late batches have come by then, and their minutes are closed.
 #define MERGE_DELAY_NS (10 * 60 * NS_PER_SECOND)

@@ -18,6 +18,8 @@
 #include "base/clock.h"
 #include "collector/store/rocksdb/chunk_writer.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/partition_load.h"
+#include "collector/store/rocksdb/partition_presence.h"
 
 // In each second's run of maintenance: a fifth of a core at most, one group of a minute aside.
 #define REWRITE_NS_MAX (200 * NS_PER_MS)

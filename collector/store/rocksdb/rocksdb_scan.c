@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "collector/store/rocksdb/chunk_format.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/partition_read.h"
 #include "collector/store/slot_counts.h"
 
 /** One partition being read. */

@@ -9,6 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/array.h"
+#include "collector/store/rocksdb/partition_presence.h"
+#include "collector/store/rocksdb/partition_read.h"
 
 // ---- series -----------------------------------------------------------------------------------------
 

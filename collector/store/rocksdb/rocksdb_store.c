@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/version.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/partition_presence.h"
 
 // docs/format.md, docs/upgrade.md
 enum {

@@ -2,6 +2,7 @@
 #include "tests/unit/collector/store/store_fixture.h"
 
 #include "collector/store/rocksdb/partition.h"
+#include "collector/store/rocksdb/partition_presence.h"
 #include "collector/store/rocksdb/postings.h"
 
 static int add(struct postings *postings, const char *text, const char *type, uint64_t slot_ns,
