@@ -15,15 +15,15 @@
 	X(EXPORT_DUPLICATES, sender.duplicates, NO_LOSS,                                           \
 	  "Batches that the collector had stored already: an acknowledgement was lost.")           \
 	X(SPOOL_FULL, sender.spool.dropped_samples, LOSS,                                          \
-	  "Samples dropped: spool full. Check the collector, or raise --spool; on disk, "          \
+	  "Samples dropped: spool full. Check the collector, or raise --spool (memory) or "        \
 	  "--spool-disk.")                                                                         \
 	X(SPOOL_WRITTEN, sender.spool.written, NO_LOSS,                                            \
 	  "Batches written to --spool-dir: the collector did not acknowledge them at once.")       \
 	X(SPOOL_FOUND, sender.spool.found, NO_LOSS,                                                \
 	  "Batches of earlier starts found in --spool-dir. They are sent.")                        \
 	X(SPOOL_DAMAGED, sender.spool.damaged, LOSS,                                               \
-	  "Batches in --spool-dir dropped: damaged, cut short or unreadable, or three starts of "  \
-	  "the agent ended with one. Check its disk.")                                             \
+	  "Batches in --spool-dir dropped: damaged, cut short, unreadable, or ended three starts " \
+	  "of the agent. Check its disk.")                                                         \
 	X(SPOOL_FAILURES, sender.spool.failures, NO_LOSS,                                          \
 	  "Times that --spool-dir could not be used or written: batches wait in memory. See the "  \
 	  "log for the reason.")                                                                   \
@@ -49,7 +49,7 @@
 	X(OTLP_SAMPLES_REFUSED, otlp.samples_refused, LOSS,                                        \
 	  "Samples dropped: the OTLP endpoint refused the batch. See the log for the reason.")     \
 	X(OTLP_PROFILES_REJECTED, otlp.profiles_rejected, LOSS,                                    \
-	  "Profiles that the OTLP endpoint rejected of batches that it accepted. See the log for " \
+	  "Profiles rejected by the OTLP endpoint, in batches that it accepted. See the log for "  \
 	  "the reason.")                                                                           \
 	X(STACKS_LOST, profiler.stacks_lost, LOSS,                                                 \
 	  "Stacks truncated: the record with the callers of their kernel or user part did not "    \
@@ -69,15 +69,15 @@
 	  "Stack snapshots not unwound: the kernel did not run the unwinder. Their samples count " \
 	  "with a truncated stack.")                                                               \
 	X(PROCESSES_PUBLISHED, profiler.unwind.published, NO_LOSS,                                 \
-	  "Times that a process's mappings were made known to the kernel's unwinder.")             \
+	  "Times that a process's mappings were loaded into the BPF unwinder.")                    \
 	X(PROCESSES_EVICTED, profiler.unwind.dropped, NO_LOSS,                                     \
-	  "Processes evicted from the kernel's unwinder: memory for mappings full. Their next "    \
+	  "Processes evicted from the BPF unwinder: memory for mappings full. Their next "         \
 	  "stacks are truncated, then they are back. Nothing to do unless it rises all the time.") \
 	X(PUBLISH_FAILED, profiler.unwind.publish_failed, NO_LOSS,                                 \
-	  "Processes not made known to the kernel's unwinder: map full or no memory. The agent "   \
-	  "tries again.")                                                                          \
+	  "Processes not loaded into the BPF unwinder: map full or no memory. The agent retries.") \
 	X(MAPPINGS_DROPPED, profiler.unwind.mappings_dropped, LOSS,                                \
-	  "Mappings dropped: process has too many. Stacks through them are truncated.")            \
+	  "Mappings dropped: process has too many. Stacks through them are truncated. Nothing to " \
+	  "do.")                                                                                   \
 	X(UNWIND_TABLES_CACHED, profiler.unwind.tables_from_disk, NO_LOSS,                         \
 	  "Unwind tables loaded from --cache instead of built.")                                   \
 	X(UNWIND_TABLES_EVICTED, profiler.unwind.tables_evicted, NO_LOSS,                          \
@@ -86,7 +86,7 @@
 	  "Unwind tables dropped: kernel memory for tables full. Stacks through those files are "  \
 	  "truncated; profile fewer processes with --pid.")                                        \
 	X(PYTHON_FUNCTIONS_USED, profiler.python.used, NO_LOSS,                                    \
-	  "Python functions of samples, each once in an export interval.")                         \
+	  "Distinct Python functions in the samples of an export interval.")                       \
 	X(PYTHON_FUNCTIONS_READ, profiler.python.reads, NO_LOSS, "Python functions read.")         \
 	X(PYTHON_FUNCTIONS_FAILED, profiler.python.failures, LOSS_OF(PYTHON_FUNCTIONS_USED),       \
 	  "Nameless Python frames: process gone or memory changed. Nothing to do below 5 % of "    \
@@ -109,15 +109,15 @@
 	  "Opens of files that did not return. The log names the file system; its server does "    \
 	  "not answer.")                                                                           \
 	X(OPENS_SKIPPED, profiler.opens.refused, NO_LOSS,                                          \
-	  "Files not opened: their file system hangs, or did so a moment ago. They are tried "     \
-	  "again.")                                                                                \
+	  "Files not opened: their file system hangs, or did so a moment ago. The agent retries.") \
 	X(FILES_CACHED, profiler.identities.found, NO_LOSS,                                        \
 	  "Files whose identity was in --cache: not hashed again.")                                \
 	X(FILES_CACHE_DAMAGED, profiler.identities.damaged, NO_LOSS,                               \
 	  "Identities of files dropped: --cache is damaged there. Those files are hashed again; "  \
 	  "check its disk.")                                                                       \
 	X(LINE_READS_FAILED, profiler.line_failures, NO_LOSS,                                      \
-	  "Files whose source lines were not read: damaged, too large, or no confined process. "   \
+	  "Files whose source lines were not read: damaged, too large, or the reader did not "     \
+	  "start. "                                                                                \
 	  "Their frames show functions only. --log-level debug names each file.")                  \
 	X(LAUNCHER_RESTARTS, launcher_restarts, WARNING,                                           \
 	  "Restarts of the launcher of source-line readers: it died. Check the kernel's log for "  \
@@ -126,8 +126,8 @@
 	  "Analyses of a process put off: the agent's CPU time for it per export interval is "     \
 	  "used up. Its new functions get names later; the log names the process.")                \
 	X(ATTRIBUTES_REFUSED, profiler.attributes_refused, NO_LOSS,                                \
-	  "Resource attributes of processes that became no label: not allowed, reserved or too "   \
-	  "many. Name those that you want in --resource-attributes.")                              \
+	  "Resource attributes not made labels: not allowed, reserved or too many. Name those "    \
+	  "that you want in --resource-attributes.")                                               \
 	X(PODS_LATE, profiler.pods_late, NO_LOSS,                                                  \
 	  "Processes whose labels changed after samples were shipped: their pod became known "     \
 	  "late, or was renamed by its labels. Check pod_requests_failed.")                        \
@@ -135,8 +135,8 @@
 	  "Samples not shipped: their process is not to be profiled (cairn.dev/profile, "          \
 	  "--exclude-namespaces, a relabel rule).")                                                \
 	X(RELABEL_LABELS_DROPPED, profiler.relabeled.labels_dropped, WARNING,                      \
-	  "Labels that relabel rules made, dropped: a name that is cairn's own or none, more "     \
-	  "than 32 of a process, or more than 16 KiB to read. Change the rules of --relabel.")     \
+	  "Labels of relabel rules dropped: reserved or invalid name, over 32 per process, or "    \
+	  "over 16 KiB. Change the rules of --relabel.")                                           \
 	X(RELABEL_MATCHES_STOPPED, profiler.relabeled.matches_stopped, WARNING,                    \
 	  "Matches of relabel rules stopped: their regex takes too long with this value, and "     \
 	  "counts as not matching. Use a simpler one, without nested repetition.")                 \
@@ -147,29 +147,30 @@
 	X(POD_EVENTS, pods.events, NO_LOSS, "Events of this node's pods.")                         \
 	X(POD_REQUESTS_FAILED, pods.failures, NO_LOSS,                                             \
 	  "Requests to the Kubernetes API server that failed. New pods stay without labels "       \
-	  "meanwhile; the log says why.")                                                          \
+	  "meanwhile. See the log for the reason.")                                                \
 	X(PODS_UNREADABLE, pods.dropped, WARNING,                                                  \
 	  "Pods and their events dropped: too large, or malformed. Their processes have no pod's " \
-	  "labels.")                                                                               \
+	  "labels. Report it to cairn's developers.")                                              \
 	X(PODS_DROPPED, pod_table.dropped, WARNING,                                                \
-	  "Pods dropped: the node has more than 1024. Their processes have no pod's labels.")      \
+	  "Pods dropped: the node has more than 1024. Their processes have no pod's labels. Run "  \
+	  "fewer pods on it.")                                                                     \
 	X(CONTAINERS_FOUND, containers.found, NO_LOSS,                                             \
 	  "Containers of Docker and Podman whose name was read.")                                  \
 	X(CONTAINERS_UNREADABLE, containers.unreadable, NO_LOSS,                                   \
-	  "Files of Docker's or Podman's containers not read: too large, malformed, or not the "   \
-	  "agent's user's. Their processes have the container's id only; see --docker, --podman.") \
+	  "Files of Docker's or Podman's containers not read: too large, malformed, or owned by "  \
+	  "another user. Their processes have the container's id only; see --docker, --podman.")   \
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost, WARNING,                         \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \
 	X(BOOSTS_BEGUN, boosts_begun, NO_LOSS,                                                     \
-	  "Boosts of the collector that began. The log says what was asked for.")                  \
+	  "Boosts begun at the collector's request. See the log for what was requested.")          \
 	X(BOOSTS_REFUSED, boosts_refused, NO_LOSS,                                                 \
-	  "Boosts of the collector refused: they are off here. Raise --boost-hz to allow them.")   \
+	  "Boosts of the collector refused: --boost-hz is 0. Raise it to allow them.")             \
 	X(CALLS_REFUSED, calls_refused, WARNING,                                                   \
 	  "System calls refused by the agent's own seccomp filter. The log names each; report it " \
 	  "to cairn's developers.")                                                                \
 	X(EVENTS_DROPPED, profiler.events_dropped, NO_LOSS,                                        \
-	  "Log lines dropped: event queue full. Those logged just before say why.")
+	  "Log lines dropped: event queue full. See the lines just before.")
 
 enum agent_counter {
 #define X(name, figure, loss, sentence) AGENT_COUNTER_##name,

@@ -54,7 +54,7 @@ class Cost:
 
 
 def stack_cache_lines(costs):
-    """How often the stack cache hit, and how often a checked hit was wrong."""
+    """How often the stack cache hit, and how often a checked hit was stale."""
     sums = {}
     for cost in costs:
         for name, count in (cost.counted if cost else {}).items():
@@ -69,6 +69,6 @@ def stack_cache_lines(costs):
     if hits:
         yield f"stack cache: {100 * hits / (hits + misses):.3f} % hits"
     if sums.get("stack_cache_checked"):
-        wrong = sums.get("stack_cache_wrong", 0)
-        yield (f"stack cache: {wrong:,} of {sums['stack_cache_checked']:,} checked were wrong, "
-               f"{100 * wrong / sums['stack_cache_checked']:.4f} %")
+        stale = sums.get("stack_cache_stale", 0)
+        yield (f"stack cache: {stale:,} of {sums['stack_cache_checked']:,} checked were stale, "
+               f"{100 * stale / sums['stack_cache_checked']:.4f} %")

@@ -17,8 +17,8 @@
 	X(SAMPLES, NO_LOSS, "On-CPU samples counted.")                                             \
 	X(TICKS_IDLE, NO_LOSS, "Timer ticks that hit an idle CPU.")                                \
 	X(TICKS_LATE, NO_LOSS,                                                                     \
-	  "Timer ticks not counted: the CPU was idle, and its late tick would charge "             \
-	  "idle time to the thread that just began. Nothing is lost.")                             \
+	  "Late timer ticks of an idle CPU, not counted: they would charge idle time to the next " \
+	  "thread. Nothing is lost.")                                                              \
 	X(SAMPLES_FILTERED, NO_LOSS, "Samples of other processes than --pid selects.")             \
 	X(COUNTS_NEW, NO_LOSS,                                                                     \
 	  "Entries added to the counts map. Each combination of process, thread name, stack and "  \
@@ -26,8 +26,7 @@
 	X(COUNTS_FULL, LOSS,                                                                       \
 	  "Counts dropped: counts map full. Use a shorter --interval or a lower --frequency.")     \
 	X(COUNTS_BUSY, LOSS,                                                                       \
-	  "Counts of any profile type dropped: counts map locked, or swapped by the agent twice "  \
-	  "in a row. Use a lower --frequency.")                                                    \
+	  "Counts dropped, of any profile type: counts map busy. Use a lower --frequency.")        \
 	X(STACKS_SENT, NO_LOSS,                                                                    \
 	  "Stack traces passed from the BPF programs to the agent, each once.")                    \
 	X(SENT_STACKS_FULL, WARNING,                                                               \
@@ -51,9 +50,9 @@
 	X(KERNEL_CACHE_CHECKED, NO_LOSS,                                                           \
 	  "Kernel stacks found in the cache and unwound all the same, to "                         \
 	  "check it.")                                                                             \
-	X(KERNEL_CACHE_WRONG, NO_LOSS,                                                             \
-	  "Checked kernel stacks that the cache had wrong. Report it to cairn's developers if "    \
-	  "more than one in 10,000 of kernel_cache_checked are.")                                  \
+	X(KERNEL_CACHE_STALE, NO_LOSS,                                                             \
+	  "Checked hits with a stale kernel stack. Report it to cairn's developers above 1 in "    \
+	  "10,000 of kernel_cache_checked.")                                                       \
 	X(SWITCHES, NO_LOSS, "Context switches of profiled threads.")                              \
 	X(SWITCHES_UNTRACKED, NO_LOSS,                                                             \
 	  "Context switches of threads without state yet. The agent's next sweep adds "            \
@@ -65,9 +64,8 @@
 	  "Off-CPU intervals sampled out: too many to unwind. Each kept one "                      \
 	  "has weight N; totals stay right.")                                                      \
 	X(OFF_CPU_BY_CALL, NO_LOSS,                                                                \
-	  "Off-CPU intervals that were not unwound, because there were too many: each has its "    \
-	  "own length, and the stack that its thread had last in the same system call with the "   \
-	  "same arguments.")                                                                       \
+	  "Off-CPU intervals not unwound: too many. Each keeps its length and gets the thread's "  \
+	  "last stack of the same system call and arguments. Nothing to do.")                      \
 	X(OFF_CPU_SWEPT, NO_LOSS,                                                                  \
 	  "Kernel stacks of long off-CPU intervals, read by the agent's regular scan of blocked "  \
 	  "threads.")                                                                              \
@@ -77,9 +75,9 @@
 	X(STACK_CACHE_HITS, NO_LOSS,                                                               \
 	  "Off-CPU intervals that got the thread's cached stack instead of unwinding.")            \
 	X(STACK_CACHE_CHECKED, NO_LOSS, "Stack cache hits unwound all the same, to check them.")   \
-	X(STACK_CACHE_WRONG, NO_LOSS,                                                              \
-	  "Checked stack cache hits with another stack. Report it to cairn's developers if more "  \
-	  "than a few in a hundred of stack_cache_checked are.")                                   \
+	X(STACK_CACHE_STALE, NO_LOSS,                                                              \
+	  "Checked stack cache hits with a stale stack. Report it to cairn's developers above 5 "  \
+	  "% of stack_cache_checked.")                                                             \
 	X(SLEEPERS_UNWOUND, NO_LOSS,                                                               \
 	  "Threads in a long sleep whose truncated stack has been replaced by a whole one.")       \
 	X(SLEEPERS_TRUNCATED, NO_LOSS,                                                             \
@@ -90,7 +88,7 @@
 	  "do below 5 % of faults_sampled.")                                                       \
 	X(FAULTS_UNREPRESENTED, NO_LOSS,                                                           \
 	  "Page faults sampled out at the end of a burst: in no sample's weight. Nothing to do.")  \
-	X(WAKES, NO_LOSS, "Wake-ups of threads of the --wakers services.")                         \
+	X(WAKES, NO_LOSS, "Wake-ups of threads that belong to the --wakers services.")             \
 	X(WAKES_UNWOUND, NO_LOSS, "Wake-ups whose waker stack was unwound.")                       \
 	X(WAKES_SAMPLED_OUT, NO_LOSS,                                                              \
 	  "Wake-ups sampled out: too many to unwind. Each kept one has weight "                    \
@@ -98,26 +96,25 @@
 	X(WAKES_BUSY, LOSS_OF(WAKES),                                                              \
 	  "Wake-ups dropped: the agent's sweep or the thread's own switch held its lock. Nothing " \
 	  "to do below 5 % of wakes; above, report it to cairn's developers.")                     \
-	X(GPU_CALLS, NO_LOSS, "GPU driver calls probed, kernel launches excluded.")                \
+	X(GPU_CALLS, NO_LOSS, "GPU driver calls probed, GPU kernel launches excluded.")            \
 	X(GPU_LAUNCHES, NO_LOSS, "GPU kernel launches probed.")                                    \
 	X(GPU_STACKS, NO_LOSS, "GPU driver calls whose stack was unwound.")                        \
 	X(GPU_CALLS_DROPPED, LOSS_OF(GPU_CALLS),                                                   \
 	  "GPU driver calls dropped at the end of a burst: in no sample's weight. Sums are that "  \
 	  "much too low; nothing to do below 5 % of gpu_calls.")                                   \
 	X(GPU_CALLS_BUSY, LOSS_OF(GPU_CALLS),                                                      \
-	  "GPU driver calls not recorded, without effect on the program: two others were "         \
-	  "being recorded on the same CPU. If one allocated or freed, GPU memory in use "          \
-	  "of its process ends; else nothing to do below 5 % of gpu_calls.")                       \
+	  "GPU driver calls not recorded: two others were active on the CPU. Missed allocations "  \
+	  "and frees end GPU memory in use of their process; else nothing to do below 5 % of "     \
+	  "gpu_calls.")                                                                            \
 	X(GPU_CALLS_NESTED, LOSS,                                                                  \
-	  "GPU driver and NCCL calls not recorded: nested too deeply. A missed "                   \
-	  "allocation or free ends GPU memory in use of its process.")                             \
+	  "GPU driver and NCCL calls not recorded: nested too deeply. Missed allocations and "     \
+	  "frees end GPU memory in use of their process. Report it to cairn's developers.")        \
 	X(GPU_MAPS_FULL, LOSS,                                                                     \
 	  "GPU allocations, functions or graphs dropped: map full. Their bytes "                   \
 	  "and names are missing; profile fewer processes with --pid.")                            \
 	X(GPU_CAPTURES_MISSED, LOSS,                                                               \
-	  "CUDA graphs without their GPU kernels: a part of the capture was not seen. "            \
-	  "Start the agent before the process; above some 5,000 launches/s the first "             \
-	  "graph stays incomplete.")                                                               \
+	  "CUDA graphs without GPU kernels: part of the capture was not probed. Start the agent "  \
+	  "before the process. Above 5,000 launches/s the first graph stays incomplete.")          \
 	X(GPU_UNKNOWN_FREES, NO_LOSS,                                                              \
 	  "Frees of GPU memory whose allocation was not recorded: made before the probes "         \
 	  "came, or dropped (gpu_maps_full, gpu_calls_busy). Start the agent before the "          \

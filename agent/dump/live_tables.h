@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unwind tables and mapping pages of one process in user memory, laid out as the kernel's unwinder reads
+// Unwind tables and mapping pages of one process in user memory, laid out as the BPF unwinder reads
 // them. Private to live_unwind.c.
 #pragma once
 

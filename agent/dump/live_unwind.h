@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's unwinder (bpf/unwind/unwind.h), compiled for user space: unwinds threads of a running process from
+// The BPF unwinder (bpf/unwind/unwind.h), compiled for user space: unwinds threads of a running process from
 // their registers and the process's memory, by the same tables as in the kernel, built when a stack needs them.
 #pragma once
 

@@ -11,10 +11,10 @@
 
 /* One hit in so many is unwound all the same; a power of two. */
 #define KERNEL_CACHE_CHECK_EVERY 64
-/* The cache is off where more than one in so many of its checked stacks is wrong ... */
-#define KERNEL_CACHE_WRONG_ONE_IN 10000
+/* The cache is off where more than one in so many of its checked stacks is stale ... */
+#define KERNEL_CACHE_STALE_ONE_IN 10000
 /* ... and more than so many are: fewer say nothing. */
-#define KERNEL_CACHE_WRONG_MIN 4
+#define KERNEL_CACHE_STALE_MIN 4
 
 #define KERNEL_STACK_BYTES_MAX \
 	(32U << 10) // more is another stack: interrupts have one of their own
@@ -32,7 +32,7 @@ struct {
 struct kernel_cache_work {
 	__u64 hits;
 	__u64 checked;
-	__u64 wrong;
+	__u64 stale;
 	__u64 saved_at; // address of the saved user registers
 	struct kernel_stack_top at;
 	struct kernel_stack_entry entry; // being made
@@ -40,8 +40,8 @@ struct kernel_cache_work {
 
 static __always_inline bool kernel_cache_is_off(const struct kernel_cache_work *work)
 {
-	return work->wrong > KERNEL_CACHE_WRONG_MIN &&
-	       work->wrong * KERNEL_CACHE_WRONG_ONE_IN > work->checked;
+	return work->stale > KERNEL_CACHE_STALE_MIN &&
+	       work->stale * KERNEL_CACHE_STALE_ONE_IN > work->checked;
 }
 
 /* Returns false where the stack is not the thread's own or cannot be read. */
@@ -126,7 +126,7 @@ static __always_inline void check_kernel_stack(struct kernel_cache_work *work,
 	count(COUNTER_KERNEL_CACHE_CHECKED);
 	if (expected->high == hash->high && expected->low == hash->low)
 		return;
-	work->wrong++;
-	count(COUNTER_KERNEL_CACHE_WRONG);
+	work->stale++;
+	count(COUNTER_KERNEL_CACHE_STALE);
 	cached->checksum = 0;
 }

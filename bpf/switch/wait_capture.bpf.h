@@ -98,7 +98,7 @@ static __always_inline bool unwind_wait(struct switch_cpu *cpu, struct switch_st
 }
 
 /*
- * One hit in so many is unwound all the same, to count wrong hits. The clock picks it: in a loop each
+ * One hit in so many is unwound all the same, to count stale hits. The clock picks it: in a loop each
  * 64th interval may be at the same site.
  */
 #define STACK_CACHE_CHECK_EVERY 64
@@ -209,7 +209,7 @@ static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 	site = site_of_wait(wait);
 	site->is_preempted = !wait->group;
 	if (!unwind_wait(cpu, stack, site, now) && found >= 0)
-		count(COUNTER_STACK_CACHE_WRONG);
+		count(COUNTER_STACK_CACHE_STALE);
 	wait_note_site(wait, wait->call);
 	words = stack_cache_words(&site->cache);
 	if (wait->words < words)

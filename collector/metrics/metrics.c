@@ -38,18 +38,19 @@ static const struct {
 	FIGURE("batches_duplicate_total", "counter", batches_duplicate,
 	       "Batches acknowledged again without storing them: an acknowledgement was lost."),
 	FIGURE("rows_late_dropped_total", "counter", rows_late_dropped,
-	       "Rows refused: older than --retention. Agents count and log theirs, pushes are "
-	       "answered so. Raise --retention, or check the senders' clocks; after an outage they "
+	       "Rows refused: older than --retention. Agents count and log theirs, a push gets the "
+	       "number in its answer. Raise --retention, or check the senders' clocks; after an "
+	       "outage they "
 	       "come from full spools."),
 	FIGURE("rows_future_dropped_total", "counter", rows_future_dropped,
 	       "Rows refused: more than an hour ahead of the collector's clock; the agent counts "
 	       "and logs them. Check the clocks."),
 	FIGURE("clock_doubted", "gauge", clock_doubted,
-	       "1 while the collector's clock is in doubt: nothing is deleted. /readyz says why. "
-	       "Set the clock, or restart the collector with --accept-clock."),
+	       "1 while the collector's clock is in doubt: nothing is deleted. See /readyz for the "
+	       "reason. Set the clock, or restart the collector with --accept-clock."),
 	FIGURE("retention_put_off_total", "counter", retention_put_off,
-	       "Runs of retention that stopped at their limit of a day of profiles an hour; the "
-	       "rest is deleted later."),
+	       "Runs of retention stopped at the limit (a day of profiles an hour). Nothing to "
+	       "do."),
 	FIGURE("rows_other_total", "counter", rows_other,
 	       "Rows stored under the label other, without some of their labels: too many series. "
 	       "Remove labels with many values."),
@@ -57,7 +58,8 @@ static const struct {
 	       "Rows dropped: an hour has the maximum of series. Remove labels with many values."),
 	FIGURE("stacks_dropped_total", "counter", stacks_dropped,
 	       "Stacks dropped: their hour has the maximum of stack nodes. Their values count as "
-	       "lost stacks."),
+	       "lost stacks. Use fewer services per collector, or report it to cairn's "
+	       "developers."),
 	FIGURE("chunk_bytes_total", "counter", chunk_bytes,
 	       "Compressed bytes of profiles written to chunks since start. Not the size on disk."),
 	FIGURE("chunk_rows_total", "counter", chunk_rows, "Rows in written chunks."),
@@ -82,20 +84,20 @@ static const struct {
 	FIGURE("partitions_damaged", "gauge", partitions_damaged,
 	       "Hours with damaged files: queries skip the damaged parts. Check the disk; "
 	       "cairn-collector --check lists them, and a backup may have them."),
-	FIGURE("partitions_given_up_total", "counter", partitions_given_up,
+	FIGURE("partitions_damaged_deleted_total", "counter", partitions_damaged_deleted,
 	       "Hours deleted because they were damaged and new batches needed them. Check the "
 	       "disk. A backup has them: restore it into an empty folder and query it there."),
 	FIGURE("damaged_openings_total", "counter", damaged_openings,
-	       "Times that the store was found damaged at start. Batches may be missing: the "
-	       "collector's log says which. Check the disk; a backup may have them."),
+	       "Times that the store was found damaged at start. Batches may be missing: see the "
+	       "collector's log. Check the disk; a backup may have them."),
 	FIGURE("repairs_total", "counter", repairs,
 	       "Repairs of the store's files. Unreadable ones are in DATA/lost, where DATA is the "
 	       "folder of --data. Check the disk."),
 	FIGURE("agents_damaged_total", "counter", agents_damaged,
-	       "Damaged entries of acknowledged batches: a batch that such an agent repeats counts "
+	       "Damaged records of acknowledged batches: a batch that such an agent resends counts "
 	       "twice. Check the disk."),
 	FIGURE("series_deleted_total", "counter", series_deleted,
-	       "Series found by deletions (cairn delete). The audit log says whose."),
+	       "Series found by deletions (cairn delete). See the audit log for whose."),
 	FIGURE("rows_deleted_total", "counter", rows_deleted,
 	       "Rows of deleted series removed from disk."),
 	FIGURE("rows_merged_total", "counter", rows_merged,
@@ -110,15 +112,16 @@ static const struct {
 	       "--check."),
 	FIGURE("disk_free_bytes", "gauge", disk_free_bytes, "Bytes free on the disk of --data."),
 	FIGURE("agents", "gauge", agents,
-	       "Starts of agents whose last acknowledged batch is known, for a week each."),
+	       "Starts of agents in the table of acknowledged batches, kept for a week."),
 	FIGURE("agents_evicted_total", "counter", agents_evicted,
 	       "Starts of agents evicted from the table of acknowledged batches (128 Ki): a batch "
-	       "that such an agent repeats counts twice. Check for agents that restart in a loop."),
+	       "that such an agent resends counts twice. Check for agents that restart in a loop."),
 	FIGURE("pushes", "gauge", pushes,
-	       "Acknowledged pushes that are known, for a week each: the same body counts once."),
+	       "Pushes in the table of acknowledged batches, kept for a week: the same body counts "
+	       "once."),
 	FIGURE("pushes_evicted_total", "counter", pushes_evicted,
-	       "Pushes evicted from the table of acknowledged batches, which was full and half "
-	       "theirs: the same body counts again. Nothing to do unless clients retry hours "
+	       "Pushes evicted from the table of acknowledged batches: table full, over half "
+	       "pushes. The same body counts again. Nothing to do unless clients retry hours "
 	       "later."),
 #undef FIGURE
 };

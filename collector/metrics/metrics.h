@@ -34,12 +34,12 @@
 	  "Pushes of other profilers stored: pprof, Pyroscope, OTLP, cairn push.")                 \
 	X(METRIC_PUSH_SAMPLES, "cairn_push_samples_total",                                         \
 	  "Samples in stored pushes, as their formats count them.")                                \
-	X(METRIC_PUSH_BYTES, "cairn_push_bytes_total", "Bytes of pushes, as they came.")           \
+	X(METRIC_PUSH_BYTES, "cairn_push_bytes_total", "Bytes of pushes, before decompression.")   \
 	X(METRIC_PUSH_DUPLICATES, "cairn_push_duplicates_total",                                   \
 	  "Pushes acknowledged again without storing them: the same bytes from the same peer.")    \
 	X(METRIC_PUSH_REFUSED, "cairn_push_refused_total",                                         \
 	  "Pushes refused: malformed, too large, of a format that is not read, or outside of "     \
-	  "the accepted range. The client's answer says which.")                                   \
+	  "the accepted range. See the client's answer.")                                          \
 	X(METRIC_PUSH_ROWS_REFUSED, "cairn_push_rows_refused_total",                               \
 	  "Rows of pushes refused: outside of the accepted range, or too many series. The "        \
 	  "client's answer has their number.")                                                     \
@@ -52,7 +52,7 @@
 	  "Connections of agents refused: all are open. Raise the limit of open files or "         \
 	  "--memory, or run more collectors.")                                                     \
 	X(METRIC_INGEST_PEER_CONNECTIONS_FULL, "cairn_ingest_peer_connections_full_total",         \
-	  "Connections refused: their address has the most that one may have. See the log for "    \
+	  "Connections refused: too many from one address. See the log for "                       \
 	  "the address.")                                                                          \
 	X(METRIC_INGEST_NO_DESCRIPTOR, "cairn_ingest_no_descriptor_total",                         \
 	  "Times that no descriptor or memory was left for a connection; the collector goes on "   \
@@ -76,7 +76,7 @@
 	X(METRIC_INGEST_PEER_HOSTILE, "cairn_ingest_peer_hostile_total",                           \
 	  "Connections closed: not HTTP/2, or a flood of frames. See the log for the address.")    \
 	X(METRIC_INGEST_PEER_CALLS_FULL, "cairn_ingest_peer_calls_full_total",                     \
-	  "Batches refused: too many of their address wait already. Agents retry.")                \
+	  "Batches refused: too many of their address are queued. Agents retry.")                  \
 	X(METRIC_INGEST_TOO_LARGE, "cairn_ingest_too_large_total",                                 \
 	  "Batches refused: larger than the collector can handle. Raise --memory, or let agents "  \
 	  "export more often.")                                                                    \
@@ -92,8 +92,8 @@
 	X(METRIC_NOT_READY, "cairn_not_ready_total",                                               \
 	  "Calls of the collector to itself that failed: it could not ingest. See the log.")       \
 	X(METRIC_ACCESS_REFUSED, "cairn_access_refused_total",                                     \
-	  "Requests refused: no credential, an unknown one, or one without the role. The audit "   \
-	  "log names queries and uploads, the log agents.")                                        \
+	  "Requests refused: no credential, an unknown one, or one without the role. See the "     \
+	  "audit log for queries and uploads, the log for agents.")                                \
 	X(METRIC_AUDIT_ERRORS, "cairn_audit_errors_total",                                         \
 	  "Lines of the audit log that could not be written. Check --audit's disk.")               \
 	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                                   \
@@ -102,8 +102,7 @@
 	  "Connections of HTTP clients closed: the request was not sent, or the answer not "       \
 	  "read, in time.")                                                                        \
 	X(METRIC_HTTP_PEER_FULL, "cairn_http_peer_full_total",                                     \
-	  "HTTP connections refused: their peer, an address or an IPv6 network of 64 bits, has "   \
-	  "as many open as it may.")                                                               \
+	  "HTTP connections refused: too many of one peer (an address, or an IPv6 /64).")          \
 	X(METRIC_ANSWERS_FULL, "cairn_http_answers_full_total",                                    \
 	  "Queries refused: the memory for queries and answers is in use or too small. Raise "     \
 	  "--memory.")                                                                             \
@@ -116,8 +115,8 @@
 	X(METRIC_BOOSTS, "cairn_boosts_total",                                                     \
 	  "Boosts that began: agents sample more, or not at all, for a while.")                    \
 	X(METRIC_BOOST_SCANS_FAILED, "cairn_boost_scans_failed_total",                             \
-	  "Failed scans for the nodes that a boost selects: the nodes of the last scan keep it. "  \
-	  "Use a selector that matches fewer series.")                                             \
+	  "Failed scans for a boost's nodes: the boost keeps the nodes of the last scan. Use a "   \
+	  "narrower selector.")                                                                    \
 	X(METRIC_SPIKES, "cairn_spikes_total",                                                     \
 	  "Spikes that scans of all services found, one for each service and time. `cairn "        \
 	  "spikes` shows them.")                                                                   \
@@ -129,7 +128,7 @@
 	X(METRIC_SPIKE_ALERTS_FAILED, "cairn_spike_alerts_failed_total",                           \
 	  "Spikes dropped: --spike-webhook did not accept them in three tries. See the log.")      \
 	X(METRIC_PROFILE_METRICS_FAILED, "cairn_profile_metrics_failed_total",                     \
-	  "Minutes of --profile-metrics that could not be asked: left out, then stale. See the "   \
+	  "Metrics of --profile-metrics not computed for a minute: the query failed. See the "     \
 	  "log; use a narrower query.")                                                            \
 	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                             \
 	  "Failed runs of the store's maintenance, which closes minutes, merges hours and drops "  \

@@ -312,13 +312,13 @@ void profile_metrics_encode(struct profile_metrics *metrics, uint64_t now_ns, st
 			  "the type's unit.");
 	append_services(metrics, now_ns, "cairn_profile_function_rate", false, buffer);
 	metric_text_begin(buffer, "cairn_profile_metric_timestamp_seconds", "gauge",
-			  "Unix time at which the metric's minute ended; 0: it was not asked yet.");
+			  "Unix time at which the metric's minute ended; 0: not computed yet.");
 	append_figures(metrics, "cairn_profile_metric_timestamp_seconds", time_of, buffer);
 	metric_text_begin(buffer, "cairn_profile_metric_services_left_out", "gauge",
 			  "Services beyond the 500 largest of the metric.");
 	append_figures(metrics, "cairn_profile_metric_services_left_out", left_out_of, buffer);
 	metric_text_begin(buffer, "cairn_profile_metric_failures_total", "counter",
-			  "Minutes that could not be asked. See the collector's log.");
+			  "Minutes not computed: the query failed. See the collector's log.");
 	append_figures(metrics, "cairn_profile_metric_failures_total", failures_of, buffer);
 	pthread_mutex_unlock(&metrics->lock);
 }

@@ -45,5 +45,5 @@ void profile_metrics_encode(struct profile_metrics *metrics, uint64_t now_ns,
 /** For tests: open without a thread. */
 int profile_metrics_new(const struct profile_metrics_options *options,
 			struct profile_metrics **ret_metrics, struct error *err);
-/** For tests: ask for the last whole minute as of @now_ns. Returns how many metrics could not be asked. */
+/** For tests: ask for the last whole minute as of @now_ns. Returns how many metrics were not computed. */
 uint32_t profile_metrics_look(struct profile_metrics *metrics, uint64_t now_ns);

@@ -165,11 +165,11 @@ struct store_stats {
 	uint64_t partitions_dropped;             // the oldest, for room on the disk
 	uint64_t write_failures;                 // each closes the store and opens it again
 	uint64_t disk_free_bytes;
-	uint64_t partitions_damaged;  // with parts that cannot be read
-	uint64_t partitions_given_up; // damaged, and batches needed them
-	uint64_t damaged_openings;    // found damaged when it was opened: batches may be missing
-	uint64_t repairs;             // of files that could not be read
-	uint64_t agents_damaged;      // entries of acknowledged sequences
+	uint64_t partitions_damaged;         // with parts that cannot be read
+	uint64_t partitions_damaged_deleted; // damaged, and batches needed them
+	uint64_t damaged_openings; // found damaged when it was opened: batches may be missing
+	uint64_t repairs;          // of files that could not be read
+	uint64_t agents_damaged;   // entries of acknowledged sequences
 	uint64_t series_deleted;
 	uint64_t rows_deleted;      // removed from disk since
 	uint64_t tombstones;        // deletions by partition that wait for its rewrite

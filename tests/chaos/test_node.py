@@ -13,7 +13,7 @@ from fleet import ROOT, Agent, Workload, unique, wait_until, workload
 EXACT = 0.1  # of the CPU time: a second of a busy machine is 500 samples
 RSS_MIB_MAX = 200
 NOBODY = 65534  # a user without rights
-BUILDS = 64     # one more than the kernel's unwinder knows by number
+BUILDS = 64     # one more than the BPF unwinder knows by number
 
 
 @contextlib.contextmanager

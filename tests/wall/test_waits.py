@@ -13,7 +13,7 @@ CGROUP_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
 CGROUP_V2 = pathlib.Path("/sys/fs/cgroup")
 QUOTA_US, PERIOD_US = 5000, 50000
 COUNTERS = ("switches", "off_cpu_unwound", "off_cpu_sampled_out", "off_cpu_busy", "stack_cache_hits", "stack_cache_checked",
-            "stack_cache_wrong", "counts_new")
+            "stack_cache_stale", "counts_new")
 WAIT_NS = 3000
 ENOUGH_NS = 300 * MS  # minimum to compare where waits are sampled
 NOT_SAMPLED = "[truncated: not sampled]"

@@ -47,12 +47,12 @@ struct keeper {
 
 	pthread_mutex_t maintain_lock;    // guards the fields below
 	uint64_t retry_ns, retry_wait_ns; // monotonic: not opened again before
-	uint64_t given_up_ns;             // start of the last partition dropped as damaged
+	uint64_t damaged_deleted_ns;      // start of the last partition dropped as damaged
 	bool needs_repair, is_damaged;
 	struct store_counters counters; // of stores that were closed
 
 	atomic_ullong batches_refused, partitions_dropped, write_failures, repairs;
-	atomic_ullong partitions_given_up, damaged_openings;
+	atomic_ullong partitions_damaged_deleted, damaged_openings;
 };
 
 static struct keeper *keeper_of(struct store *base)
@@ -325,7 +325,7 @@ static void keeper_read_stats(struct store *base, struct store_stats *ret_stats)
 	stats.write_failures = keeper->write_failures;
 	stats.repairs = keeper->repairs;
 	stats.damaged_openings = keeper->damaged_openings;
-	stats.partitions_given_up = keeper->partitions_given_up;
+	stats.partitions_damaged_deleted = keeper->partitions_damaged_deleted;
 	if (disk_room_read(keeper->path, 0, &room, NULL) == 0)
 		stats.disk_free_bytes = room.free_bytes;
 	*ret_stats = stats;
@@ -584,8 +584,8 @@ static int make_room(struct keeper *keeper, const struct disk_room *room, struct
 	return 0;
 }
 
-/** Give up an hour that stands in the way of batches. If that does not help, files need a repair. */
-static int give_up_unreadable(struct keeper *keeper, struct error *err)
+/** Delete a damaged hour that batches need. If that does not help, files need a repair. */
+static int delete_unreadable(struct keeper *keeper, struct error *err)
 {
 	char damage[PARTITION_DAMAGE_BYTES];
 	uint64_t start_ns;
@@ -593,9 +593,9 @@ static int give_up_unreadable(struct keeper *keeper, struct error *err)
 
 	if (rc < 0)
 		return rc == -ENOENT ? 0 : rc;
-	keeper->partitions_given_up++;
-	keeper->needs_repair = start_ns == keeper->given_up_ns;
-	keeper->given_up_ns = start_ns;
+	keeper->partitions_damaged_deleted++;
+	keeper->needs_repair = start_ns == keeper->damaged_deleted_ns;
+	keeper->damaged_deleted_ns = start_ns;
 	char why[PARTITION_DAMAGE_BYTES + 32];
 
 	snprintf(why, sizeof(why), "%s; a backup may have it", damage);
@@ -631,7 +631,7 @@ static int maintain(struct keeper *keeper, uint64_t now_ns, struct error *err)
 	log_damage(keeper);
 	rc = keep_room(keeper, err);
 	if (rc == 0)
-		rc = give_up_unreadable(keeper, err);
+		rc = delete_unreadable(keeper, err);
 	int maintained = rocksdb_maintain(keeper->store, now_ns, rc ? NULL : err);
 	return rc ? rc : maintained;
 }

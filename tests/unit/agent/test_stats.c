@@ -46,10 +46,9 @@ static const struct {
 	  "(off_cpu_busy: 7 in the last 60 s); nothing to do below 5 % of switches; above, "
 	  "report it to cairn's developers" },
 	{ &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
-	  "agent: GPU driver calls not recorded, without effect on the program: two others were "
-	  "being recorded on the same CPU (gpu_calls_busy: 7 in the last 60 s); if one "
-	  "allocated or freed, GPU memory in use of its process ends; else nothing to do below "
-	  "5 % of gpu_calls" },
+	  "agent: GPU driver calls not recorded: two others were active on the CPU "
+	  "(gpu_calls_busy: 7 in the last 60 s); missed allocations and frees end GPU memory in "
+	  "use of their process; else nothing to do below 5 % of gpu_calls" },
 	{ &now.profiler.snapshots.lost, "agent: stack snapshots not unwound: the kernel did not "
 					"run the unwinder (snapshots_failed: 7 in the last "
 					"60 s); their samples count with a truncated stack" },
@@ -58,11 +57,10 @@ static const struct {
 				     "profile fewer processes with --pid" },
 	{ &now.sender.spool.dropped_samples,
 	  "agent: samples dropped: spool full (spool_full: 7 in the last 60 s); check the "
-	  "collector, or raise --spool; on disk, --spool-disk" },
+	  "collector, or raise --spool (memory) or --spool-disk" },
 	{ &now.sender.spool.damaged,
-	  "agent: batches in --spool-dir dropped: damaged, cut short or unreadable, or three "
-	  "starts "
-	  "of the agent ended with one (spool_damaged: 7 in the last 60 s); check its disk" },
+	  "agent: batches in --spool-dir dropped: damaged, cut short, unreadable, or ended three "
+	  "starts of the agent (spool_damaged: 7 in the last 60 s); check its disk" },
 };
 
 TEST(a_loss_is_logged_with_cause_and_advice)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mappings as the kernel's unwinder searches them: every address is where it belongs.
+// Mappings as the BPF unwinder searches them: every address is where it belongs.
 
 #include <errno.h>
 #include <stdlib.h>

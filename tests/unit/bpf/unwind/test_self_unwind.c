@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's unwinder over this program itself: real code of this machine's compiler and C library,
+// The BPF unwinder over this program itself: real code of this machine's compiler and C library,
 // by tables made of their own unwind information, against backtrace(). The same for every
 // processor; `make test-aarch64` runs it for another one.
 // Subject: bpf/unwind/unwind.h

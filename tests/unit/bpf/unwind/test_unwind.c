@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's unwinder over recorded x86-64 registers and memory: each kind of rule, each end, and
+// The BPF unwinder over recorded x86-64 registers and memory: each kind of rule, each end, and
 // what a hostile process may have put in place of a stack.
 
 #include <errno.h>

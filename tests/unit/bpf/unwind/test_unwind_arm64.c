@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's unwinder as it is built for aarch64, over recorded registers and memory. It runs here,
+// The BPF unwinder as it is built for aarch64, over recorded registers and memory. It runs here,
 // whatever this machine is: only what the processor's return addresses and signals look like differs.
 
 #define __TARGET_ARCH_arm64

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel's unwinder finds by searching: the rule of each byte of a table, and the mapping of an
+// What the BPF unwinder finds by searching: the rule of each byte of a table, and the mapping of an
 // address, among thousands and where the words are broken.
 
 #include "tests/unit/bpf/unwind/unwind_memory.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's unwinder, compiled for user space over recorded registers, memory and tables. For the
+// The BPF unwinder, compiled for user space over recorded registers, memory and tables. For the
 // other processor define __TARGET_ARCH_arm64 first.
 #pragma once
 
