@@ -521,16 +521,16 @@ layers: packages ## check which folder includes which (tests/layers/rooms.txt), 
 	python3 tests/layers/check_layers.py --readmes
 	$(pytest) tests/layers
 
-# Unit tests and those of the wall clock wait half of their time: beside them, and beside the next stage, runs what only computes. The
-# page's tests do not run beside wall-quick: its agents were late with Chromium there, and it took twice as long.
+# Unit tests, the page's and those of the wall clock wait half of their time: beside them, and beside the next stage, runs what only computes.
+# The page's tests do not run beside wall-quick: its agents were late with Chromium there, and it took twice as long.
 UNIT_STAGES := unit+layers+format-check+docs-check+bpf-check+deploy-check+hardening-check+install-check+bench-check+fuzz-quick
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: includes, layout, unit, end-to-end and browser tests, fuzzers for a second each
 	tests/run-stages $(MAKE) $(UNIT_STAGES) \
+		browser \
 		e2e \
 		truth-quick \
-		wall-quick+differential-quick \
-		browser
+		wall-quick+differential-quick
 
 CLICKHOUSE_TESTS := $(call unit_programs,clickhouse_store clickhouse_commit)
 
