@@ -60,6 +60,9 @@
 	X(SERIES_OTHER, profiler.series_other, NO_LOSS,                                            \
 	  "Samples of the thread \"other\": their process has more than 512 series. Sums are "     \
 	  "right; give its threads fewer names.")                                                  \
+	X(OFF_CPU_UNSPREAD, profiler.unspread, NO_LOSS,                                            \
+	  "Counts of sampled off-CPU intervals that stay in one time slot: their threads' time "   \
+	  "covers too many. Sums are right, a slot may have too much. Use a shorter --interval.")  \
 	X(MAPPING_EVENTS_LOST, profiler.mapping_events_lost, NO_LOSS,                              \
 	  "Mapping events lost: perf ring full. The agent reads those processes' maps again.")     \
 	X(SNAPSHOTS_TRUNCATED, profiler.snapshots.early, NO_LOSS,                                  \

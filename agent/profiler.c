@@ -252,6 +252,7 @@ int profiler_drain(struct profiler *profiler, struct profile **ret_profile, stru
 	profiler->stacks_lost += profiler->interval.stacks_lost;
 	profiler->threads_other += profiler->interval.threads_other;
 	profiler->series_other += profiler->interval.series_other;
+	profiler->unspread += profiler->interval.unspread;
 	profiler->excluded += profiler->interval.excluded;
 	export_interval_deinit(&profiler->interval);
 	profiler->interval = next;
@@ -361,6 +362,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.stacks_lost = profiler->stacks_lost,
 		.threads_other = profiler->threads_other,
 		.series_other = profiler->series_other,
+		.unspread = profiler->unspread,
 		.pods_late = process_table_pods_late(profiler->processes),
 		.excluded = profiler->excluded,
 		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),

@@ -89,6 +89,7 @@ struct profiler_stats {
 	uint64_t stacks_lost;   // counts whose stack never arrived
 	uint64_t threads_other; // counts of threads past a process's quota of names
 	uint64_t series_other;  // counts past a process's quota of series
+	uint64_t unspread;      // counts of sampled off-CPU intervals that stay in their slot
 	uint64_t pods_late;     // processes whose labels changed after samples were shipped
 	uint64_t excluded;      // samples of processes that are not to be profiled
 	struct relabel_stats relabeled;

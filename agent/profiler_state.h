@@ -52,7 +52,7 @@ struct profiler {
 	uint64_t clock_due_ns;           // when to set the clock
 	uint64_t counts_due_ns;
 	uint64_t counts_before; // counter when the count maps were swapped
-	uint64_t stacks_lost, threads_other, series_other, excluded;
+	uint64_t stacks_lost, threads_other, series_other, unspread, excluded;
 	uint64_t hung_opens; // reported
 	uint64_t drain_ns;
 	struct running_ready ready;

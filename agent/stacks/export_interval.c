@@ -530,7 +530,9 @@ static int add_calibrated(struct export_interval *interval, const struct export_
 	uint32_t count = 1;
 	int rc = 0;
 
-	if (room && wait->is_sampled)
+	if (wait->is_sampled && (!room || !room->ns))
+		interval->unspread++;
+	else if (wait->is_sampled)
 		count = slot_room_place(room, pieces[0].range, value, pieces);
 	else if (room)
 		slot_room_take(room, pieces[0].range, value);

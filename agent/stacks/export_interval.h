@@ -74,7 +74,9 @@ struct export_interval {
 	uint64_t stacks_lost;   // counts whose stack trace never came
 	uint64_t threads_other; // counts of threads whose name was past the quota
 	uint64_t series_other;  // counts whose series was past the quota
-	uint64_t excluded;      // samples of processes that are not to be profiled
+	uint64_t
+		unspread; // counts of sampled off-CPU intervals that stay in their slot: too many slots
+	uint64_t excluded; // samples of processes that are not to be profiled
 };
 
 /** An empty profile from @from_ns on. Returns 0 or -ENOMEM. */

@@ -541,6 +541,26 @@ TEST(sampled_interval_is_one_thread)
 	profile_free(profile);
 }
 
+TEST(counts_sampled_intervals_without_room)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	// Longer than the export interval's slots, as of a thread that was first seen asleep.
+	set_kernel_stack(fixture, &key);
+	key.kind = SAMPLE_KIND_BLOCKED;
+	key.more_slots = 9999;
+	add(fixture, &key, 9000 * SLOT_NS);
+	key.kind = SAMPLE_KIND_OFF_CPU_SAMPLED;
+	key.more_slots = 0;
+	add(fixture, &key, 9000 * SLOT_NS);
+	struct profile *profile = export_interval_finish(&fixture->interval, 2);
+
+	EXPECT_EQ(1, fixture->interval.unspread, "counted");
+	EXPECT_EQ(9000 * SLOT_NS, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "exact");
+	profile_free(profile);
+}
+
 TEST(a_sampled_wait_has_room_beside_exact_ones)
 {
 	struct fixture *fixture = *state;
@@ -832,6 +852,7 @@ int main(void)
 		WITH_FIXTURE(sampled_stacks_add_up_to_the_total),
 		WITH_FIXTURE(sampled_interval_is_one_thread),
 		WITH_FIXTURE(a_sampled_wait_has_room_beside_exact_ones),
+		WITH_FIXTURE(counts_sampled_intervals_without_room),
 		WITH_FIXTURE(names_time_without_a_stack),
 		WITH_FIXTURE(kernel_threads_have_no_stacks),
 		WITH_FIXTURE(wakers_do_not_change_the_wait_class),
