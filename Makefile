@@ -657,19 +657,8 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
-# What they need of agent/, collector/ and proto/: the rest, with the programs for the kernel, is not built for them.
-FUZZED := $(foreach module,arm64_analysis bounded_json container_record container_records image_version meta_labels relabel_file relabel_rules relabel_set foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup cloned_threads code_analysis code_analysis_rows code_pointers content_hash coroutine_bases \
-	  cuda_symbols debug_file elf elf_symbols executable executable_symbols failed_code file_content file_identity file_symbols frame_states function_starts go_pclntab go_text \
-	  identity_cache jit_code jit_name jit_symbols jitdump json_parts kallsyms landing_pads mapped_file mapping mapping_pages mmap_events mount_device path_walk per_cpu perf_events perf_map plt pod pod_json pod_table proc \
-	  process_labels process_memory python_code python_layout python_line_table python_string python_thread_state resource_attributes \
-	  section_reader shares slow_open symbol_list symbol_name_cache symbol_table unwind_go unwind_pack unwind_rows \
-	  unwind_synthesis unwind_table unwind_table_build vector_size hung_processes watchdog work workload batch spool_file,$(filter %/$(module).c,$(call sources,agent))) \
-	  $(addprefix collector/store/,deadline.c rows.c selector.c store_ops.c) \
-	  $(addprefix collector/,access/access.c access/access_file.c access/basic_credential.c doors/doors.c doors/json_message.c doors/multipart.c doors/otlp_door.c doors/push_door.c ingest/ingest_identity.c metrics/metrics.c pyroscope/label_map.c pyroscope/message_json.c http/http_exchange.c \
-	  http/http_body.c http/http_parameters.c http/http_peers.c http/http_queue.c http/http_server.c http/http_watch.c query/query_ranges.c symbols/debug_elf.c) \
-	  $(addprefix collector/store/rocksdb/,chunk_decode.c chunk_encode.c forest.c forest_record.c postings.c postings_place.c postings_select.c raw_rows.c partition_quota.c tombstone.c) \
-	  $(addprefix proto/,export.c pprof.c otlp.c otlp_dictionary.c retry_info.c export_message_decode.c export_message_encode.c export_message_response.c message_memory.c \
-	  rpc_answer.c rpc_call.c rpc_connection.c rpc_deadlines.c rpc_queue.c rpc_status.c rpc_transport.c)
+# What they need of our folders: the rest, with the programs for the kernel, is not built for them.
+FUZZED = $(shell tests/fuzz/list-modules --folders 'agent collector proto base' $(wildcard tests/fuzz/fuzz_*.c))
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 
 .PHONY: fuzz fuzz-quick
@@ -687,8 +676,9 @@ fuzzers: $(FUZZERS)
 # Also with a CC of the command line: the fuzzers are clang's.
 $(FUZZERS): override CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 $(FUZZERS): CFLAGS := $(filter-out -O2 -g $(HARDENING),$(CFLAGS)) -O1 -gline-tables-only
-$(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
-$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
+.SECONDEXPANSION: # only who builds fuzzers lists what they need
+$(FUZZED_A): $$(call objects,$$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lmicrohttpd -lzstd $(AGENT_LIBS) -o $@
