@@ -16,7 +16,7 @@ enum stack_end {
 	STACK_END_BAD_FRAME = 9,
 	STACK_END_UNSUPPORTED = 10,
 	STACK_END_PYTHON = 11,
-	STACK_END_NOT_SAMPLED = 12, // the agent sets it (stack_hash_not_sampled())
+	STACK_END_NOT_SAMPLED = 12, // the agent sets it: stack_hash_not_sampled() marks it
 	STACK_END_COUNT,
 };
 
