@@ -14,11 +14,12 @@ static const char *reason_of(const char *words)
 	return colon && colon[1] == ' ' && colon[2] ? colon + 2 : words;
 }
 
-static void say_takes(const struct collector_question *question, char text[COLLECTOR_ANSWER_BYTES])
+static void say_accepts(const struct collector_question *question,
+			char text[COLLECTOR_ANSWER_BYTES])
 {
 	bool is_open = strstr(question->words, EXPORT_EMPTY_NO_LOGIN);
 
-	snprintf(text, COLLECTOR_ANSWER_BYTES, "%.200s takes this agent's profiles%s%s",
+	snprintf(text, COLLECTOR_ANSWER_BYTES, "%.200s accepts this agent's profiles%s%s",
 		 question->address, question->has_tls ? ", by TLS" : "",
 		 is_open && question->has_login ? "; it asks for no login" : "");
 }
@@ -43,20 +44,20 @@ enum collector_answer collector_answer(const struct collector_question *question
 	switch (question->status) {
 	case RPC_OK:
 	case RPC_INVALID_ARGUMENT:
-		say_takes(question, ret_text);
-		return COLLECTOR_TAKES;
+		say_accepts(question, ret_text);
+		return COLLECTOR_ACCEPTS;
 	case RPC_RESOURCE_EXHAUSTED:
-		snprintf(ret_text, COLLECTOR_ANSWER_BYTES, "%.200s takes none now: %.200s",
+		snprintf(ret_text, COLLECTOR_ANSWER_BYTES, "%.200s accepts none now: %.200s",
 			 question->address, question->words);
-		return COLLECTOR_TAKES_NONE_NOW;
+		return COLLECTOR_ACCEPTS_NONE_NOW;
 	case RPC_UNAVAILABLE:
 	case RPC_DEADLINE_EXCEEDED:
 		say_away(question, ret_text);
-		return COLLECTOR_TAKES_NONE;
+		return COLLECTOR_ACCEPTS_NONE;
 	default:
 		snprintf(ret_text, COLLECTOR_ANSWER_BYTES,
-			 "%.200s takes no profile of this agent: %.200s", question->address,
+			 "%.200s refuses profiles of this agent: %.200s", question->address,
 			 question->words);
-		return COLLECTOR_TAKES_NONE;
+		return COLLECTOR_ACCEPTS_NONE;
 	}
 }

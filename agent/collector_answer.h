@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `cairn doctor` reports of a collector that it has asked whether it takes this agent's profiles.
+// What `cairn doctor` reports of a collector that it has asked whether it accepts this agent's profiles.
 #pragma once
 
 #include <stdbool.h>
@@ -9,9 +9,9 @@
 enum { COLLECTOR_ANSWER_BYTES = 480 };
 
 enum collector_answer {
-	COLLECTOR_TAKES,
-	COLLECTOR_TAKES_NONE_NOW,
-	COLLECTOR_TAKES_NONE,
+	COLLECTOR_ACCEPTS,
+	COLLECTOR_ACCEPTS_NONE_NOW,
+	COLLECTOR_ACCEPTS_NONE,
 };
 
 struct collector_question {

@@ -121,7 +121,7 @@ void metrics_encode(const struct stats *stats, struct buffer *buffer)
 			(double)profiler->drain_ns / NS_PER_SECOND);
 	metric_text_add(
 		buffer, "cairn_agent_boosts", "gauge",
-		"Boosts in force: the collector's users raised the rate, added profiles or stopped "
+		"Active boosts: the collector's users raised the rate, added profiles or stopped "
 		"sampling for a while.",
 		stats->boosts);
 	if (profiler->budget_known)

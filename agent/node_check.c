@@ -326,9 +326,9 @@ static int open_client(struct check *check, struct rpc_client **ret_client)
 static bool check_collector(struct check *check)
 {
 	static const enum finding of_answer[] = {
-		[COLLECTOR_TAKES] = FINDING_OK,
-		[COLLECTOR_TAKES_NONE_NOW] = FINDING_WARNING,
-		[COLLECTOR_TAKES_NONE] = FINDING_FAILURE,
+		[COLLECTOR_ACCEPTS] = FINDING_OK,
+		[COLLECTOR_ACCEPTS_NONE_NOW] = FINDING_WARNING,
+		[COLLECTOR_ACCEPTS_NONE] = FINDING_FAILURE,
 	};
 	_cleanup_(buffer_deinit) struct buffer request = { 0 }, response = { 0 };
 	const struct options *options = check->options;
@@ -357,7 +357,7 @@ static bool check_collector(struct check *check)
 
 	rpc_client_close(client);
 	say(check, of_answer[answer], "collector", "%s", text);
-	return answer != COLLECTOR_TAKES_NONE;
+	return answer != COLLECTOR_ACCEPTS_NONE;
 }
 
 // ---- all ------------------------------------------------------------------------------------

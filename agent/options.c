@@ -247,7 +247,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		{ "wakers", 0, CONFIG_STRING, &o->wakers, NULL, 0, 0, "SERVICES",
 		  "collect off-wake profiles of these services, separated by commas; needs wall" },
 		{ "frequency", 'F', CONFIG_UINT, &o->frequency_hz, "99", 1, 1000, "HZ",
-		  "take so many on-CPU samples per second and CPU" },
+		  "collect N on-CPU samples per second and CPU" },
 		{ "pid", 'p', CONFIG_UINT, &o->pid, NULL, 1, PID_MAX, "PID",
 		  "profile only this process and its children" },
 		{ "label", 'l', CONFIG_LABELS, &o->labels, NULL, 0, 0, "NAME=VALUE",
@@ -304,7 +304,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "let the collector's administrators raise the rate up to this for a while, add "
 		  "profiles, or stop sampling (cairn boost); 0: refuse" },
 		{ "boost-budget", 0, CONFIG_STRING, &boost_budget, "auto", 0, 0, "PERCENT",
-		  "overhead budget while a boost is in force, in percent of one core; auto: 4 per "
+		  "overhead budget while a boost is active, in percent of one core; auto: 4 per "
 		  "core, or four times an --overhead-budget that is set" },
 		{ "overhead-interval", 0, CONFIG_DURATION, &o->overhead_interval_ns, "10s",
 		  200 * NS_PER_MS, 600 * NS_PER_SECOND, "TIME",

@@ -35,7 +35,8 @@ static const char notes[] =
 	"is\n"
 	"a CPU's, not a service's. An agent does at most what its own --boost-hz and "
 	"--boost-budget\n"
-	"allow, says so, and ends a boost by itself when its time is over or the collector is "
+	"allow, reports what it does, and ends a boost by itself when its time is over or the "
+	"collector is "
 	"gone.\n"
 	"The role admin is needed; a credential for all tenants names one: "
 	"'{tenant=\"shop\"}'.\n"
@@ -77,7 +78,7 @@ static int parse(int argc, char **argv, struct boost_options *options,
 {
 	const struct config_option table[] = {
 		{ "hz", 0, CONFIG_UINT, &options->hz, NULL, 1, BOOST_HZ_MAX, "HZ",
-		  "take so many on-CPU samples per second and CPU" },
+		  "collect N on-CPU samples per second and CPU" },
 		{ "profiles", 0, CONFIG_STRING, &options->profiles, NULL, 0, 0, "LIST",
 		  "collect these, too: wall, memory, wakers (of the services that SELECTOR "
 		  "matches)" },
@@ -250,7 +251,7 @@ static void print_limits(const json_t *boost, const json_t *node)
 			       ? "its --boost-hz"
 			       : "its overhead budget, --boost-budget");
 	if (strcmp(wanted, has) != 0)
-		printf(" profiles %s (its log says why)", *has ? has : "none");
+		printf(" profiles %s (see its log)", *has ? has : "none");
 	if (json_is_true(json_object_get(boost, "stop")))
 		printf(" it has not stopped");
 	putchar('\n');

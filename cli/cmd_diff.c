@@ -156,8 +156,7 @@ static int read_against(struct diff_options *options, struct error *err)
 		return 0;
 	if (strcmp(text, "rest") == 0 && !has_times)
 		return error_set(err, -EINVAL,
-				 "--against rest: of which time? --against-from and --against-to "
-				 "say it");
+				 "--against rest: needs --against-from and --against-to");
 	if (strcmp(text, "rest") == 0 || !duration_parse(text, &ignored))
 		options->against_time = text;
 	else

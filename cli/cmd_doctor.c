@@ -22,7 +22,7 @@ static const char help[] =
 	"\n"
 	"It checks the kernel, capabilities, cgroups, clock and disk, samples for half a second, "
 	"and\n"
-	"asks the collector whether it takes profiles of this agent. The exit status is 1 if\n"
+	"asks the collector whether it accepts profiles of this agent. The exit status is 1 if\n"
 	"something is missing. `cairn-agent --help` lists the settings.\n";
 
 /* The agent beside this program, else that of PATH. */

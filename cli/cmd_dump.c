@@ -78,7 +78,7 @@ static int parse(int argc, char **argv, struct dump_arguments *arguments,
 		{ "no-pause", 0, CONFIG_BOOL, &arguments->no_pause, NULL, 0, 0, NULL,
 		  "do not pause the process; running threads then have no stack" },
 		{ "verbose", 'v', CONFIG_BOOL, &arguments->verbose, NULL, 0, 0, NULL,
-		  "print how long the process was paused and what the dump cost" },
+		  "print the pause and the dump's overhead" },
 	};
 	const struct config_program program = {
 		.name = "cairn dump",

@@ -48,11 +48,11 @@ static int parse(int argc, char **argv, struct push_flags *flags, enum config_ou
 		{ "label", 0, CONFIG_LABELS, &flags->labels, NULL, 0, 0, "NAME=VALUE",
 		  "label of the samples; may be repeated" },
 		{ "type", 0, CONFIG_STRING, &flags->type, NULL, 0, 0, "TYPE",
-		  "profile type, as a word (cpu, off-cpu ...) or in five parts; default: what the "
-		  "file says" },
+		  "profile type, as a word (cpu, off-cpu ...) or in five parts; default: from the "
+		  "file" },
 		{ "at", 0, CONFIG_STRING, &flags->at, NULL, 0, 0, "TIME",
 		  "when the profile began (now-1h, 2026-11-21T10:00:00Z, Unix seconds); default: "
-		  "what the file says, or so that it ended when the file was written" },
+		  "from the file, or so that it ended when the file was written" },
 		{ "hz", 0, CONFIG_UINT, &flags->hz, "0", 0, HZ_MAX, "N",
 		  "samples of collapsed stacks and cycles are CPU time of 1/N s; 0: counts" },
 		{ "collector-http", 0, CONFIG_STRING, &flags->collector_http,

@@ -98,7 +98,7 @@ static const char notes_format[] =
 	"killed it. TYPES are " RECORDED_TYPE_WORDS ".\n"
 	"Of several, separated by commas, a pprof file has a sample type each (go tool pprof "
 	"-sample_index=blocked);\n"
-	"for other formats FILE is a folder, as flames/, and --format says what is in it.\n"
+	"for other formats FILE is a folder, as flames/, and --format selects its files' format.\n"
 	"Off-CPU time excludes idle workers and event loops; how much is printed. \"dropped\" "
 	"counts\n"
 	"samples that the kernel programs dropped: use a lower -F, or -p.\n"

@@ -32,8 +32,8 @@ struct spikes_options {
 
 static const char notes[] =
 	"Finds intervals in which a service used more than it usually does: CPU time,\n"
-	"blocked time by wait class, run queue, throttling, memory growth, GPU. Usual is what the\n"
-	"half hour to hour before says. The first spike has the largest size times surprise;\n"
+	"blocked time by wait class, run queue, throttling, memory growth, GPU. The half hour to\n"
+	"hour before is the usual range. The first spike has the largest size times surprise;\n"
 	"indented ones are of the same service at the same time, or of services that it kept\n"
 	"from running. Each has the command that shows its stacks; the first has its page, too.\n"
 	"\n"
@@ -53,7 +53,7 @@ static int parse(int argc, char **argv, struct spikes_options *options,
 		  "this profile type only: cpu, off-cpu, run-queue, throttled, memory, ..." },
 		{ "min", 0, CONFIG_DURATION, &options->min_ns, "200ms", 10 * NS_PER_MS,
 		  24 * 3600 * NS_PER_SECOND, "TIME",
-		  "least extra thread time of a spike, or what the extra costs of it" },
+		  "minimum size of a spike in thread time (1 GiB of memory growth counts 0.25 s)" },
 		{ "limit", 'n', CONFIG_UINT, &options->limit, "20", 1, LIMIT_MAX, "N",
 		  "number of spikes" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,

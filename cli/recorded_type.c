@@ -54,7 +54,7 @@ int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, 
 		return 0;
 	return error_set(
 		err, -EINVAL,
-		"--type: %s of all processes would cost too much; name a process or service",
+		"--type: %s of all processes: overhead too high; name a process or service",
 		recorded_type_spec(type)->title);
 }
 

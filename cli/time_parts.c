@@ -12,9 +12,9 @@ static const struct {
 	const char *heading;
 	const char *key;
 } parts[TIME_PART_COUNT] = {
-	[TIME_PART_RUNNING] = { "run%", "running" },  [TIME_PART_QUEUED] = { "queue%", "queued" },
-	[TIME_PART_GIL] = { "GIL%", "gil" },          [TIME_PART_GPU] = { "GPU%", "gpu" },
-	[TIME_PART_BLOCKED] = { "wait%", "blocked" },
+	[TIME_PART_RUNNING] = { "run%", "running" },   [TIME_PART_QUEUED] = { "queue%", "queued" },
+	[TIME_PART_GIL] = { "GIL%", "gil" },           [TIME_PART_GPU] = { "GPU%", "gpu" },
+	[TIME_PART_BLOCKED] = { "block%", "blocked" },
 };
 
 const char *time_part_heading(enum time_part part)

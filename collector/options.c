@@ -60,7 +60,7 @@ static int check_security(const struct collector_options *options, struct error 
 				 "revoked");
 	if ((options->proxy_header || options->tls_client_ca) && !options->access)
 		return error_set(err, -EINVAL,
-				 "--%s: needs --access, the file that says what each name may do",
+				 "--%s: needs --access, the file of credentials and roles",
 				 options->proxy_header ? "proxy-header" : "tls-client-ca");
 	int rc = check_address(options, "grpc", options->grpc, err);
 	if (!rc)
@@ -133,14 +133,15 @@ static int check(const struct collector_options *options, int argc, char **argv,
 				 argv[first_word]);
 	if (log_level_parse(options->log_level, &level))
 		return error_set(err, -EINVAL,
-				 "log-level: \"%s\" is not one of error, warn, info and debug",
+				 "--log-level: \"%s\" is not one of error, warn, info and debug",
 				 options->log_level);
 	if (!*options->data)
-		return error_set(err, -EINVAL, "data: expected a directory");
+		return error_set(err, -EINVAL, "--data: expected a folder");
 	if (options->new_token && !options->roles)
 		return error_set(err, -EINVAL, "--new-token: needs --roles");
 	if (!!options->check + !!options->backup + !!options->restore > 1)
-		return error_set(err, -EINVAL, "check, backup and restore: only one at a time");
+		return error_set(err, -EINVAL,
+				 "--check, --backup and --restore: only one at a time");
 	int rc = check_store(options, err);
 	if (!rc)
 		rc = check_spikes(options, err);
@@ -179,7 +180,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .value = &options->data,
 		  .default_text = "/var/lib/cairn",
 		  .argument = "DIR",
-		  .help = "Store profiles in this directory, created if missing" },
+		  .help = "Store profiles in this folder, created if missing" },
 		{ .name = "store",
 		  .kind = CONFIG_STRING,
 		  .value = &options->store,
@@ -410,8 +411,8 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .kind = CONFIG_STRING,
 		  .value = &options->profile_metrics,
 		  .argument = "FILE",
-		  .help = "Answer at /metrics/profiles what functions have of services, as this "
-			  "file says (YAML; docs/http-api.md)" },
+		  .help = "Serve at /metrics/profiles the metrics that this file defines: each "
+			  "function's share per service (YAML; docs/http-api.md)" },
 		{ .name = "grpc-threads",
 		  .kind = CONFIG_UINT,
 		  .value = &options->grpc_threads,
@@ -439,7 +440,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .kind = CONFIG_STRING,
 		  .value = &options->check,
 		  .argument = "DIR",
-		  .help = "Read the whole store in this directory, report what is damaged, and "
+		  .help = "Read the whole store in this folder, report what is damaged, and "
 			  "exit with 0 (good), 1 (damaged) or 2 (not checked)" },
 		{ .name = "backup",
 		  .kind = CONFIG_STRING,

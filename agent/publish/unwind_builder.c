@@ -403,7 +403,8 @@ static int load(struct unwind_builder *builder, struct unwind_job *job,
 	job->bytes = unwind_maps_table_bytes(page_count_of(table));
 	int rc = check_space(builder, job->bytes, job->renewed_bytes);
 	if (rc)
-		return error_set(&job->error, rc, "table dropped: no space (%llu KiB)",
+		return error_set(&job->error, rc,
+				 "table dropped: kernel memory for tables full (needs %llu KiB)",
 				 (unsigned long long)job->bytes >> 10);
 
 	if (table->rule_count > UNWIND_RULES_MAX / RULES_SHARE)
@@ -415,7 +416,8 @@ static int load(struct unwind_builder *builder, struct unwind_job *job,
 		return error_set(&job->error, -ENOMEM, "out of memory");
 	rc = unwind_rules_add(builder->rules, table->rules, table->rule_count, numbers);
 	if (rc)
-		return error_set(&job->error, rc, "table dropped: no space for its %u rules",
+		return error_set(&job->error, rc,
+				 "table dropped: kernel memory for rules full (needs %u)",
 				 table->rule_count);
 	int fd = fill_map(table, numbers);
 	if (fd < 0) {

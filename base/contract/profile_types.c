@@ -63,8 +63,8 @@ static const struct profile_type_spec specs[] = {
 	  .see = { PROFILE_TYPE_CPU, PROFILE_TYPE_SCHED_DELAY, PROFILE_TYPE_OFF_CPU } },
 	{ TYPE(GPU_SPIN), IN(THREAD_TIME), .word = "gpu-spin", .title = "GPU busy-wait",
 	  .rate = "cores", REDUCED_BY(KNOB_CPU_FREQUENCY),
-	  .meaning = "CPU time spent polling for a GPU in its driver, by stack; not part of CPU "
-		     "time, which is so much less than what top shows" },
+	  .meaning = "CPU time spent polling for a GPU in its driver, by stack; not in CPU time: "
+		     "CPU time + busy-wait = what top shows" },
 	{ TYPE(THROTTLED), IN(THREAD_TIME), .word = "throttled", .title = "Throttled",
 	  .rate = "CPUs throttled",
 	  .meaning = "Time that a container's CPU quota throttled it, summed over CPUs",
@@ -126,11 +126,10 @@ static const struct profile_type_spec specs[] = {
 		  "range" },
 	{ TYPE(GPU_IDLE), IN(GPU), .word = "gpu-idle", .title = "GPU idle (no work queued)",
 	  .rate = "GPUs", REDUCED_BY(OFF_CPU_KNOBS, KNOB_CPU_FREQUENCY),
-	  .meaning =
-		  "Time that a process left its GPU without work, by the stack of the thread that "
-		  "launches; a lower bound" },
+	  .meaning = "Time in which a process's GPU had no work queued, by the stack of the thread "
+		     "that launches; a lower bound" },
 	{ TYPE(GPU_IDLE_TIME), IN(GPU), .title = "GPU idle, total (no work queued)", .rate = "GPUs",
-	  .meaning = "Time that a process left its GPU without work: from the end of a full "
+	  .meaning = "Time in which a process's GPU had no work queued: from the end of a full "
 		     "synchronization to the next launch; a lower bound",
 	  .no_stacks = "This is the whole idle time, without stacks. What the launching thread did "
 		       "meanwhile:",
@@ -142,8 +141,8 @@ static const struct profile_type_spec specs[] = {
 		  "it" },
 	{ TYPE(NCCL_SKEW), GPU_CALL, .word = "nccl-skew", .title = "NCCL skew", .rate = "ranks",
 	  .group_by = LABEL_RANK, .labels = { NCCL_LABELS },
-	  .meaning = "Collective skew: how long after the node's first rank a rank makes the same "
-		     "call, by the late rank's stack" },
+	  .meaning = "Collective skew: arrival lag of a rank after the node's first, by the rank's "
+		     "stack" },
 	{ TYPE(NCCL_BYTES), GPU_CALL, .word = "nccl-bytes", .title = "NCCL bytes",
 	  .group_by = LABEL_COLLECTIVE, .labels = { NCCL_LABELS },
 	  .meaning = "Bytes passed to NCCL calls (count times element size), by stack" },

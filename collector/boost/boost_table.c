@@ -179,11 +179,10 @@ static int check_room(const struct boost_table *table, const char *tenant, struc
 	for (uint32_t i = 0; i < table->count; i++)
 		of_tenant += strcmp(table->entries[i].tenant, tenant) == 0;
 	if (of_tenant == BOOSTS_OF_TENANT_MAX || table->count == BOOSTS_MAX)
-		return error_set(err, -EAGAIN,
-				 "too many boosts are in force (%u, limit %d): end one, or wait",
-				 of_tenant == BOOSTS_OF_TENANT_MAX ? of_tenant : table->count,
-				 of_tenant == BOOSTS_OF_TENANT_MAX ? BOOSTS_OF_TENANT_MAX
-								   : BOOSTS_MAX);
+		return error_set(
+			err, -EAGAIN, "too many boosts are active (%u, limit %d): end one, or wait",
+			of_tenant == BOOSTS_OF_TENANT_MAX ? of_tenant : table->count,
+			of_tenant == BOOSTS_OF_TENANT_MAX ? BOOSTS_OF_TENANT_MAX : BOOSTS_MAX);
 	return 0;
 }
 

@@ -106,8 +106,8 @@ static const struct {
 	},
 	[GPU_CLASS_COLLECTIVE] = {
 		.name = "gpu_collective",
-		.title = "Collective skew: ranks wait for a late rank",
-		.advice = { "The stacks show what the late rank named above does before the collective call.",
+		.title = "Collective skew: ranks wait for one rank",
+		.advice = { "The stacks show what that rank does before the collective call.",
 			    "Skew between nodes is not measured: the rank that waits least is late; see its "
 			    "own verdict.",
 			    "A GPU that waits for other ranks looks fully busy." },

@@ -119,7 +119,7 @@ static uint32_t add_others(const struct gpu_diagnosis *diagnosis, const char *wa
 	uint32_t count = 0;
 
 	if (stored)
-		evidence[count++] = (struct gpu_evidence){ .what = "Wakers that ended these waits",
+		evidence[count++] = (struct gpu_evidence){ .what = "Waker stacks",
 							   .type = stored,
 							   .wait = wait };
 	evidence[count++] = (struct gpu_evidence){

@@ -75,7 +75,7 @@ static const struct {
 	},
 	[VERDICT_RUN_QUEUE] = {
 		.name = "run_queue",
-		.title = "Run queue: threads wait for a CPU",
+		.title = "Run queue: high run-queue latency",
 		.threshold = 0.25,
 		.type = PROFILE_TYPE_SCHED_DELAY,
 		.advice = { "Limit the services that use the CPUs, or move them to another node.",

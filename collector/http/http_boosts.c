@@ -175,9 +175,8 @@ void http_handle_boost_end(struct http_api *api, const struct api_request *reque
 	uint32_t id;
 
 	if (boost_id_parse(request->label, &id) || boost_table_end(boosts, id, tenant)) {
-		http_respond_error(
-			response, 404, "not_found", "",
-			"no boost of this id is in force; GET /api/v1/boosts lists them");
+		http_respond_error(response, 404, "not_found", "",
+				   "no boost of this id is active; GET /api/v1/boosts lists them");
 		return;
 	}
 	buffer_printf(&response->body, "{\"id\":\"%s\"}\n", request->label);

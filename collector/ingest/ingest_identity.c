@@ -40,7 +40,8 @@ static int set_label(struct profile *profile, const char *name, const char *valu
 		int rc = labels_set(&series->labels, name, value);
 
 		if (rc)
-			return error_set(err, rc, "series[%u]: no room for label %s", i, name);
+			return error_set(err, rc, "series[%u]: too many labels: %s does not fit", i,
+					 name);
 		series->id = series_id_of(&series->labels, profile_string(profile, series->type));
 	}
 	return 0;

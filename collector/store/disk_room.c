@@ -67,7 +67,7 @@ int disk_probe(const char *path, struct error *err)
 	static const char zeros[PROBE_BYTES];
 	_cleanup_close_ int directory = open_directory(path);
 	if (directory < 0)
-		return error_errno(err, -errno, "store %s: open the directory", path);
+		return error_errno(err, -errno, "store %s: open the folder", path);
 
 	_cleanup_close_ int fd =
 		openat(directory, PROBE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

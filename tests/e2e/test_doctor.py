@@ -62,9 +62,9 @@ def test_names_a_token_that_is_refused(tmp_path):
         good, rows_of_good, _ = examine("--collector", collector.grpc, "--token-file",
                                         str(collector.new_token("agents", "ingest")))
     (line,) = [text for word, subject, text in rows if word == "FAILED"]
-    assert line.startswith(f"{collector.grpc} takes no profile of this agent: ")
+    assert line.startswith(f"{collector.grpc} refuses profiles of this agent: ")
     assert status == 1
-    assert ("ok", "collector", f"{collector.grpc} takes this agent's profiles") in rows_of_good
+    assert ("ok", "collector", f"{collector.grpc} accepts this agent's profiles") in rows_of_good
     assert good == 0
 
 

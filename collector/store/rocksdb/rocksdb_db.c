@@ -24,7 +24,7 @@ static const char *const family_names[DB_FAMILY_COUNT] = { "default", "raw", "di
 
 // An empty directory becomes a store. A directory with this file is one. Others are refused.
 static const char marker_name[] = "CAIRN_STORE";
-static const char marker_text[] = "This directory belongs to cairn-collector. Do not edit.\n";
+static const char marker_text[] = "This folder belongs to cairn-collector. Do not edit.\n";
 
 enum {
 	// The usual limit is 1024 descriptors, and sockets need their share.
@@ -88,14 +88,14 @@ static const char *remedy_of_code(int code)
 {
 	switch (code) {
 	case -EBUSY:
-		return "another process has it open; stop that process, or choose another "
-		       "directory with --data";
+		return "another process has it open; stop that process, or choose another folder "
+		       "with --data";
 	case -ENOSPC:
 		return "free space, or shorten --retention";
 	case -EROFS:
 		return "mount the disk read-write again";
 	case -EBADMSG:
-		return "the store is damaged; restore it from a backup, or move the directory away "
+		return "the store is damaged; restore it from a backup, or move the folder away "
 		       "to start an empty one";
 	default:
 		return "check the disk and the permissions";
@@ -152,7 +152,7 @@ static int directory_error(struct error *err, const char *path, const char *what
 	if (code != -EACCES && code != -EPERM)
 		return error_errno(err, code, "store %s: %s", path, what);
 	return error_set(err, code,
-			 "store %s: %s: permission denied for uid %u; make the directory its own: "
+			 "store %s: %s: permission denied for uid %u; make the folder its own: "
 			 "chown -R %u:%u %s",
 			 path, what, geteuid(), geteuid(), getegid(), path);
 }
@@ -174,18 +174,18 @@ static int write_marker(int directory, const char *path, struct error *err)
 static int claim_directory(const char *path, enum db_mode mode, struct error *err)
 {
 	if (mode == DB_READ_WRITE && mkdir(path, 0700) < 0 && errno != EEXIST)
-		return directory_error(err, path, "create the directory");
+		return directory_error(err, path, "create the folder");
 	_cleanup_close_ int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
-		return directory_error(err, path, "open the directory");
+		return directory_error(err, path, "open the folder");
 	if (mode == DB_READ_WRITE && faccessat(directory, ".", W_OK | X_OK, AT_EACCESS))
-		return directory_error(err, path, "write into the directory");
+		return directory_error(err, path, "write into the folder");
 	if (faccessat(directory, marker_name, F_OK, 0) == 0)
 		return 0;
 	if (mode == DB_READ_ONLY || !directory_is_empty(path))
 		return error_set(err, -EBADMSG,
-				 "store %s: the directory is not empty and has no cairn store; "
-				 "choose another directory with --data",
+				 "store %s: the folder is not empty and has no cairn store; "
+				 "choose another folder with --data",
 				 path);
 	return write_marker(directory, path, err);
 }
@@ -714,8 +714,8 @@ int db_restore(const char *folder, const char *path, struct error *err)
 		return error_errno(err, -errno, "restore: create %s", path);
 	if (!directory_is_empty(path))
 		return error_set(err, -ENOTEMPTY,
-				 "restore: %s is not empty; move it away, or choose another "
-				 "directory with --data",
+				 "restore: %s is not empty; move it away, or choose another folder "
+				 "with --data",
 				 path);
 	int rc = restore_files(folder, path, err);
 	if (rc)

@@ -222,13 +222,12 @@ static int check_format(struct db *db, uint64_t format, const char *path, struct
 	    (format > STORE_FORMAT && suffices <= STORE_FORMAT))
 		return 0;
 	read_version(db, version);
-	return error_set(err, -EBADMSG,
-			 "store %s: its format is %llu, %s than this program's %d; use the "
-			 "cairn-collector that wrote it (version %s), or choose another directory "
-			 "with --data",
-			 path, (unsigned long long)format,
-			 format > STORE_FORMAT ? "newer" : "older",
-			 format > STORE_FORMAT ? STORE_FORMAT : STORE_FORMAT_OLDEST, version);
+	return error_set(
+		err, -EBADMSG,
+		"store %s: its format is %llu, %s than this program's %d; use the "
+		"cairn-collector that wrote it (version %s), or choose another folder with --data",
+		path, (unsigned long long)format, format > STORE_FORMAT ? "newer" : "older",
+		format > STORE_FORMAT ? STORE_FORMAT : STORE_FORMAT_OLDEST, version);
 }
 
 int rocksdb_read_partition_ns(struct db *db, const char *path, uint64_t *ret_partition_ns,
@@ -297,7 +296,7 @@ static int open_format(struct rocksdb_store *store, const struct store_options *
 	if (rc == 0 && asked_ns && asked_ns != store->partition_ns)
 		return error_set(err, -EINVAL,
 				 "store %s: its partitions are %llu s long; ask for the same, or "
-				 "choose another directory with --data",
+				 "choose another folder with --data",
 				 options->path,
 				 (unsigned long long)(store->partition_ns / NS_PER_SECOND));
 	if (rc == 0)

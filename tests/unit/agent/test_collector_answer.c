@@ -17,22 +17,23 @@ static const struct {
 	enum collector_answer answer;
 	const char *text;
 } answers[] = {
-	{ RPC_INVALID_ARGUMENT, "INVALID_ARGUMENT: " EXPORT_EMPTY, true, true, COLLECTOR_TAKES,
-	  "c:7171 takes this agent's profiles, by TLS" },
+	{ RPC_INVALID_ARGUMENT, "INVALID_ARGUMENT: " EXPORT_EMPTY, true, true, COLLECTOR_ACCEPTS,
+	  "c:7171 accepts this agent's profiles, by TLS" },
 	{ RPC_INVALID_ARGUMENT, "INVALID_ARGUMENT: " EXPORT_EMPTY_NO_LOGIN, false, true,
-	  COLLECTOR_TAKES, "c:7171 takes this agent's profiles; it asks for no login" },
+	  COLLECTOR_ACCEPTS, "c:7171 accepts this agent's profiles; it asks for no login" },
 	{ RPC_INVALID_ARGUMENT, "INVALID_ARGUMENT: " EXPORT_EMPTY_NO_LOGIN, false, false,
-	  COLLECTOR_TAKES, "c:7171 takes this agent's profiles" },
-	{ RPC_RESOURCE_EXHAUSTED, "disk full", false, false, COLLECTOR_TAKES_NONE_NOW,
-	  "c:7171 takes none now: disk full" },
+	  COLLECTOR_ACCEPTS, "c:7171 accepts this agent's profiles" },
+	{ RPC_RESOURCE_EXHAUSTED, "disk full", false, false, COLLECTOR_ACCEPTS_NONE_NOW,
+	  "c:7171 accepts none now: disk full" },
 	{ RPC_UNAVAILABLE, "UNAVAILABLE: connect to ipv4:1: Connection refused", false, false,
-	  COLLECTOR_TAKES_NONE, "c:7171 does not answer: Connection refused" AWAY },
-	{ RPC_UNAVAILABLE, "UNAVAILABLE: handshake: ", false, false, COLLECTOR_TAKES_NONE,
+	  COLLECTOR_ACCEPTS_NONE, "c:7171 does not answer: Connection refused" AWAY },
+	{ RPC_UNAVAILABLE, "UNAVAILABLE: handshake: ", false, false, COLLECTOR_ACCEPTS_NONE,
 	  "c:7171 does not answer: UNAVAILABLE: handshake: " AWAY },
 	{ RPC_UNAVAILABLE, "UNAVAILABLE: Trying to connect an http1.x server", false, false,
-	  COLLECTOR_TAKES_NONE, "c:7171 is an HTTP port; agents send to the gRPC port (7171)" },
-	{ RPC_UNAUTHENTICATED, "UNAUTHENTICATED: unknown token", false, true, COLLECTOR_TAKES_NONE,
-	  "c:7171 takes no profile of this agent: UNAUTHENTICATED: unknown token" },
+	  COLLECTOR_ACCEPTS_NONE, "c:7171 is an HTTP port; agents send to the gRPC port (7171)" },
+	{ RPC_UNAUTHENTICATED, "UNAUTHENTICATED: unknown token", false, true,
+	  COLLECTOR_ACCEPTS_NONE,
+	  "c:7171 refuses profiles of this agent: UNAUTHENTICATED: unknown token" },
 };
 
 TEST(names_why_profiles_are_refused)

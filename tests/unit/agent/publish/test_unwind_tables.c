@@ -305,7 +305,7 @@ static const struct {
 	{ "it cannot be compiled", { .rc = -ENOEXEC }, "a.so: as ordered" },
 	{ "larger than all the room",
 	  { .pages = 300, .rules = 1 },
-	  "a.so: table dropped: no space (1200 KiB)" },
+	  "a.so: table dropped: kernel memory for tables full (needs 1200 KiB)" },
 	{ "an index that leads out",
 	  { .pages = 1, .rules = 1, .broken = 1 },
 	  "a.so: table is inconsistent" },

@@ -581,8 +581,7 @@ TEST(lock_evidence_has_wakers_and_other_threads)
 			expect_class(&fixture, lock->class, PROFILE_TYPE_OFF_CPU);
 		EXPECT_STR(lock->leaf, frame(&diagnosis, 0, 0), lock->class);
 		EXPECT_EQ(3, diagnosis.evidence_count, lock->class);
-		EXPECT_STR("Wakers that ended these waits", diagnosis.evidence[1].what,
-			   lock->class);
+		EXPECT_STR("Waker stacks", diagnosis.evidence[1].what, lock->class);
 		EXPECT_STR(lock->wait, diagnosis.evidence[1].wait, lock->class);
 		EXPECT_STR("tokenize", frame_of(&diagnosis, 1, 0, 0), "the waker");
 		EXPECT_STR(PROFILE_TYPE_CPU, diagnosis.evidence[2].type, lock->class);
