@@ -60,7 +60,7 @@ export class ChartNotices {
 		this.changes.hidden = changes.length + shedding.length === 0;
 		const shed = `${AGENT}: ${[this.#reduced(view), changedWords(changes, view)].filter((text) => text).join("; ") || "load shedding"}`;
 		byId("changes-text").textContent = shed;
-		byId("changes-button").title = `${shed}.\nWhat cairn-agent, the profiler, measured less of to stay within its overhead budget`;
+		byId("changes-button").title = `${shed}.\ncairn-agent (the profiler) captured less to stay within its overhead budget`;
 	}
 
 	#button(text, title, patch) {
@@ -80,10 +80,10 @@ export class ChartNotices {
 			if (!this.#idle)
 				return null;
 			return element("li", "", element("b", "", formatDuration(this.#idle)), " idle excluded ",
-				       this.#button("include", "Include off-CPU time of workers without work", { idle: "in" }));
+				       this.#button("include", "Include idle off-CPU time (idle workers, event loops)", { idle: "in" }));
 		}
 		return view.idle === "in" && excludesIdle({ ...view, idle: "out" }) ? element("li", "", "idle time included ",
-			this.#button("exclude", "Exclude off-CPU time of workers without work", { idle: "out" })) : null;
+			this.#button("exclude", "Exclude idle off-CPU time (idle workers, event loops)", { idle: "out" })) : null;
 	}
 
 	#idleOfAll() {
@@ -110,8 +110,7 @@ export class ChartNotices {
 									     showType(view, TYPE.THROTTLED)));
 		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
-		notice.title = `${notice.textContent}.\nThe CPU quota (cgroup cpu.max) stopped runnable threads until its next period: ` +
-			"on so many CPUs, on average over this range.";
+		notice.title = `${notice.textContent}.\nThe CPU quota (cgroup cpu.max) throttled the container: CPUs throttled, averaged over this range.`;
 		return notice;
 	}
 

@@ -54,7 +54,7 @@ class ComparePage {
 		this.#loadValues(view, range);
 		if (!isComparable(view.type) || !isComplete(view)) {
 			this.#showNothing(isComplete(view) ? `${typeTitle(view.type)} has no stacks to compare. Choose another profile type.` :
-				"Compare with what? Pick two values above, or write the other selector.");
+				"Choose a baseline: pick two values above, or write selector A.");
 			return;
 		}
 		const comparison = await this.panel.load((signal) => fetchDiff(view, range, this.#now_ms(), signal));
@@ -243,7 +243,7 @@ class ComparePage {
 		const parts = partsText(side.ranges_ns, this.#now_ms());
 
 		link.href = writeView({ ...view, ...patch }) || "/";
-		link.title = isWhole ? "Its profile" : "Its profile from the first part to the last, with the time between the parts";
+		link.title = isWhole ? "Its profile" : "Its profile over the whole span, gaps included";
 		link.addEventListener("click", (event) => {
 			if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)
 				return;
@@ -276,7 +276,7 @@ class ComparePage {
 function partsText(ranges_ns, now_ms) {
 	if (ranges_ns.length === 2)
 		return ` without ${formatRange(ranges_ns[0][1] / 1e6, ranges_ns[1][0] / 1e6, now_ms)}`;
-	return ranges_ns.length > 2 ? ` in ${formatCount(ranges_ns.length)} parts, without what lies between` : "";
+	return ranges_ns.length > 2 ? ` in ${formatCount(ranges_ns.length)} parts, gaps excluded` : "";
 }
 
 /** A view's time @text as it is shown: local, unless it moves with the clock. */

@@ -133,12 +133,12 @@ export class Comparison {
 	}
 }
 
-/** What the compared values of @comparison are counted in: "cores per instance", "ms per second and instance". */
+/** What the compared values of @comparison are counted in: "cores per instance", "ms/s per instance". */
 export function unitWords(comparison) {
 	if (comparison.isShare)
 		return "% of its side";
 	if (comparison.isSmall)
-		return "ms per second and instance";
+		return "ms/s per instance";
 	if (comparison.unit === "nanoseconds")
 		return `${specOf(comparison.type).rate ?? "seconds per second"} per instance`;
 	return `${["count", "bytes"].includes(comparison.unit) ? "" : `${comparison.unit} `}per second and instance`;

@@ -170,7 +170,7 @@ function sharesOf(shares, heading) {
 
 	if (listed.length === 0)
 		return [];
-	return [element("h4", "", heading, element("span", "tick"), "from here on reported as a cause"),
+	return [element("h4", "", heading, element("span", "tick"), "threshold"),
 		element("ul", "shares", ...listed.map(({ title, share, threshold, reached }) => {
 			const bar = element("span", reached ? "bar reached" : "bar");
 			const row = element("li", "", element("span", "share", formatShare(share, 1)), bar, element("span", "", String(title)));

@@ -142,7 +142,7 @@ export class HeatPane {
 		const even = rolledUp_ms > grid.cell_ms ? ` Profiles this old are kept in slots of ${formatStep(rolledUp_ms)}: their value is spread evenly.` : "";
 
 		byId("heat-note").textContent = isCoarse(grid) ? `Column: ${column}, from bottom to top.${even} Cell: ${formatStep(grid.cell_ms)}, its` :
-			`Column: ${column}, from bottom to top.${even} Cell: ${SLOT_MS} ms.${isSampled ? " A CPU sample counts whole in the cell in which it was taken." : ""}`;
+			`Column: ${column}, from bottom to top.${even} Cell: ${SLOT_MS} ms.${isSampled ? " A CPU sample counts whole in the cell of its timer tick." : ""}`;
 		byId("heat-modes").hidden = !isCoarse(grid);
 	}
 
@@ -161,7 +161,7 @@ export class HeatPane {
 	}
 
 	#allWaits(view) {
-		const button = element("button", "link", "show all waits");
+		const button = element("button", "link", "show all off-CPU time");
 
 		button.type = "button";
 		button.title = "Remove the wait class from the selector";

@@ -4,7 +4,7 @@
 
 /** The columns: key, title and what it means. */
 export const SHARE_COLUMNS = [
-	["python", "Python", "running Python code, or the interpreter for it"],
+	["python", "Python", "running Python code or its interpreter"],
 	["native", "Native", "running native or JIT code"],
 	["kernel", "Kernel", "running in the kernel"],
 	["gpu", "GPU wait", "waiting for a GPU, blocked or in a busy loop"],

@@ -189,7 +189,7 @@ class TimelinePage {
 		if (leftOut > 0)
 			facts.push(element("span", "", `${formatCount(leftOut)} more ${leftOut === 1 ? "thread" : "threads"} (${formatShare(leftOutShare, 1)} of the active time): choose a pod or a process to see them`));
 		if (rows.length && !hasWall)
-			facts.push(element("span", "", "Time not sampled is not marked: it needs wall-clock time (agents’ --profiles wall)"));
+			facts.push(element("span", "", "Time without samples is not hatched: agents lack --profiles wall"));
 		this.facts.replaceChildren(...facts);
 	}
 

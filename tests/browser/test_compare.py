@@ -75,7 +75,7 @@ def test_each_baseline_asks_for_its_own(fake, open_page):
     fake.server.requests.clear()
     choose(page, "Compare with", "query")
     assert not any("/diff" in request for request in fake.server.requests)
-    assert "Compare with what?" in page.text("#page-compare .panel-message")
+    assert "Choose a baseline" in page.text("#page-compare .panel-message")
     page.evaluate("(() => { const input = document.querySelector('.compare-input:not([hidden])'); input.value = 'vector-db';"
                   " input.dispatchEvent(new Event('change')); })()")
     page.settle()

@@ -22,7 +22,7 @@ def test_shows_verdict_shares_and_stacks(fake, open_page, artefact):
     assert text.startswith("Threads wait for Python's global interpreter lock")
     assert "Confidence: high." in text and "71.2 %" in text and "Threads wait for a CPU" in text
     assert re.search(r'"llm-gateway", \d\d:\d\d:\d\d – \d\d:\d\d:\d\d ', text.replace("llm-gateway,", '"llm-gateway",', 1)), "of what it is"
-    assert "from here on reported as a cause" in text
+    assert "threshold" in text
     chart, card = page.rect("#chart-panel"), page.rect("#diagnosis-popover")
     assert card["y"] >= chart["y"] + chart["height"] and card["y"] + card["height"] <= 900, "the chart stays visible"
     assert "storage" not in text, "skips shares of zero"

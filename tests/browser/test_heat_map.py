@@ -127,7 +127,7 @@ def test_a_lane_shows_its_own_flame_graph(fake, open_page):
     drag(page, profiles.BLOCKED + "/lock", 62 * ROWS, 62 * ROWS + 9)
     assert view(page, "type") == profiles.BLOCKED and view(page, "query") == f'{{wait="lock", service="{SERVICE}"}}'
     assert f'The selector is {{wait="lock", service="{SERVICE}"}}' in page.text("#toast")
-    assert "selected in Blocked (off-CPU): lock" in page.text("#selection") and "show all waits" in page.text("#selection")
+    assert "selected in Blocked (off-CPU): lock" in page.text("#selection") and "show all off-CPU time" in page.text("#selection")
     assert asked(fake, "merge")["type"] == profiles.BLOCKED and asked(fake, "merge")["ranges"] == ranges_of(view(page, "sel"))
     lanes = [lane["key"] for lane in plot(page)["lanes"]]
     assert profiles.CPU + "/" in lanes and profiles.BLOCKED + "/network" in lanes  # they stay
