@@ -4,7 +4,8 @@
 
 rooms.txt says what each room may include. A module is a .h file with its .c file; a .c file without a header belongs
 to the module whose header it includes first and implements. Each problem is one line: where, what is wrong, what to
-change. A cycle has one more line for each of its edges, with the symbols that are used across it.
+change. A cycle has one more line for each of its edges, with the symbols that are used across it. A room's README.md
+names each file of the room; what it names exists, there or in a room that it links.
 """
 import argparse
 import collections
@@ -15,9 +16,13 @@ import subprocess
 import sys
 
 TABLE = "tests/layers/rooms.txt"
+OVERVIEW = "ARCHITECTURE.md"
 SYMBOLS_SHOWN = 6
 README_LINES_MAX = 40
 UNTESTED_LINES_MIN = 40
+# What a room's README.md must name, besides .c and .h files.
+OTHER_SOURCES = (".cc", ".js")
+NAMED_BY_RULE = ("cli/cmd_*.c",)
 # In the choice of the edge to cut. A constant or a type may be misplaced; calls are what an edge is for.
 CALL_COST = 4
 
@@ -25,6 +30,11 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', re.M)
 COMMENT_OR_LITERAL = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 SUBJECT = re.compile(r"^(?:// |/\* | \* )Subject: (\S+?)[.,;:]?(?:\s|$)", re.M)
 NAME = re.compile(r"[A-Za-z_]\w*")
+# In a README: a file, also name.[ch]; none with a "*" or "…" in its name. A function; a link's target.
+README_FILE = re.compile(r"(?<![\w/.*…-])([\w./-]+\.(?:bpf\.[ch]|\[ch\]|[ch]|cc|js))(?!\w)")
+README_FUNCTION = re.compile(r"(?<![\w…])([A-Za-z_]\w*)\(\)")
+README_LINK = re.compile(r"\]\(([^)#\s]+)")
+README_STEM = re.compile(r"`(\w+)`")
 KEYWORDS = set(
     "_Static_assert __attribute__ sizeof if for while switch return void int char bool long short unsigned signed "
     "float double const volatile struct union enum static inline extern typedef SEC __uint __type __array".split())
@@ -96,6 +106,11 @@ class Table:
 
 def within(path, folder):
     return path == folder or path.startswith(folder + "/")
+
+
+def folders_above(path):
+    while path := os.path.dirname(path):
+        yield path
 
 
 # ---- files and what they declare --------------------------------------------------------------
@@ -183,13 +198,19 @@ class Tree:
         self.root, self.table = root, table
         listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "-co", "--exclude-standard"], check=True, capture_output=True)
         self.paths = {path for path in os.fsdecode(listed.stdout).split("\0") if os.path.isfile(os.path.join(root, path))}
-        self.sources = {}
+        self.folders = {folder for path in self.paths for folder in folders_above(path)}
+        self.sources, self.others = {}, {}
         self.named = collections.defaultdict(list)
+        self.in_folder = collections.defaultdict(list)
         for path in sorted(self.paths):
             if path.endswith((".c", ".h")):
-                with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
-                    self.sources[path] = Source(path, file.read())
+                source = self.sources[path] = self.read(path)
                 self.named[os.path.basename(path)].append(path)
+            elif path.endswith(OTHER_SOURCES):
+                source = self.others[path] = self.read(path)
+            else:
+                continue
+            self.in_folder[source.folder].append(source)
         self.modules = collections.defaultdict(list)
         for source in self.sources.values():
             source.room = table.room_of(source.folder)
@@ -197,6 +218,10 @@ class Tree:
         for source in self.sources.values():
             source.module = self.module_of(source)
             self.modules[source.module].append(source)
+
+    def read(self, path):
+        with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
+            return Source(path, file.read())
 
     def read_includes(self, source):
         line, at = 1, 0
@@ -325,18 +350,90 @@ def check_subjects(tree):
             yield f"{path}:{line}: its subject {subject[1]} does not exist: correct the path"
 
 
+class Readme:
+    """A room's README.md, or another document: what it names, and where that may be."""
+
+    def __init__(self, tree, path):
+        self.tree, self.path, self.folder = tree, path, os.path.dirname(path)
+        with open(os.path.join(tree.root, path), encoding="utf-8") as file:
+            self.text = file.read()
+        self.lines = len(self.text.splitlines())
+        self.broken, self.linked, linked = [], set(), set()
+        for match in README_LINK.finditer(self.text):
+            if "://" in match[1]:
+                continue
+            target = os.path.normpath(os.path.join(self.folder, match[1]))
+            if target in tree.folders:
+                linked.add(target)
+            elif target in tree.paths:
+                self.linked.add(target)
+                linked.add(os.path.dirname(target))
+            else:
+                self.broken.append(match)
+        rooms = {room for room in tree.table.rooms if re.search(rf"(?<![\w/]){re.escape(room)}(?!\w)", self.text)}
+        self.folders = [self.folder] + sorted((linked | rooms) - {self.folder})
+
+    def place(self, match):
+        return f"{self.path}:{self.text.count(chr(10), 0, match.start()) + 1}"
+
+    def files(self):
+        """(match, name): name.[ch] is name.h."""
+        without_targets = README_LINK.sub(lambda match: "](" + " " * len(match[1]), self.text)
+        for match in README_FILE.finditer(without_targets):
+            if "NAME" not in match[1]:
+                yield match, match[1].replace("[ch]", "h")
+
+    def find(self, name):
+        """The file's path. A name with a folder may begin at the room's, at its program's, or at the root."""
+        bases = ["", self.folder, self.folder.split("/")[0]] if "/" in name else self.folders
+        paths = [os.path.normpath(os.path.join(base, name)) for base in bases]
+        return next((path for path in paths if path in self.tree.paths), None)
+
+    def knows(self, function):
+        return any(function in source.text and function in source.used
+                   for folder in self.folders for source in self.tree.in_folder[folder])
+
+
+def check_names(tree, readme):
+    for match in readme.broken:
+        yield f"{readme.place(match)}: {match[1]} does not exist: correct the link"
+    for match, name in readme.files():
+        generated = any(fnmatch.fnmatchcase(name, pattern) for pattern in tree.table.generated)
+        if not generated and readme.find(name) is None:
+            others = [path for path in sorted(tree.others | tree.sources) if os.path.basename(path) == os.path.basename(name)]
+            yield f"{readme.place(match)}: {name} is not in this room, nor where the text links: " + (
+                f"link the room of {others[0]}" if others else "correct the name")
+    for match in README_FUNCTION.finditer(readme.text):
+        if not readme.knows(match[1]):
+            yield (f"{readme.place(match)}: no code here, nor where the text links, has {match[1]}(): "
+                   "correct the name or link its room")
+
+
+def check_all_named(tree, readme):
+    found = readme.linked | {readme.find(name) for _, name in readme.files()} - {None}
+    named = {path.rpartition(".")[0] for path in found} | {f"{readme.folder}/{stem}" for stem in README_STEM.findall(readme.text)}
+    for source in tree.in_folder[readme.folder]:
+        by_rule = any(fnmatch.fnmatchcase(source.path, pattern) for pattern in NAMED_BY_RULE)
+        if source.path.rpartition(".")[0] not in named and not by_rule:
+            yield f"{readme.path}:1: does not name {os.path.basename(source.path)}: say in a row what it is for"
+
+
 def check_readmes(tree):
-    for room in sorted({source.room for source in tree.sources.values()} - {None}):
+    rooms = {source.room for source in tree.sources.values()} | {source.folder for source in tree.others.values()}
+    for room in sorted(rooms - {None}):
         path = f"{room}/README.md"
         if within(room, "tests"):
             continue
         if path not in tree.paths:
             yield f"{path}:1: is missing: say what lives here, what comes in and goes out, the file to open first, its limits"
             continue
-        with open(os.path.join(tree.root, path), encoding="utf-8") as file:
-            lines = len(file.readlines())
-        if lines > README_LINES_MAX:
-            yield f"{path}:{lines}: a room's README.md has at most {README_LINES_MAX} lines: shorten it"
+        readme = Readme(tree, path)
+        if readme.lines > README_LINES_MAX:
+            yield f"{path}:{readme.lines}: a room's README.md has at most {README_LINES_MAX} lines: shorten it"
+        yield from check_names(tree, readme)
+        yield from check_all_named(tree, readme)
+    if OVERVIEW in tree.paths:
+        yield from check_names(tree, Readme(tree, OVERVIEW))
 
 
 def list_untested(tree):
@@ -464,7 +561,8 @@ def main(arguments=None):
     parser.add_argument("--root", default=".", help="the checkout (default: the current folder)")
     parser.add_argument("--rooms", help=f"the table (default: {TABLE} of the checkout)")
     parser.add_argument("--cycles", action="store_true", help="look for cycles only")
-    parser.add_argument("--readmes", action="store_true", help=f"check each room's README.md: at most {README_LINES_MAX} lines")
+    parser.add_argument("--readmes", action="store_true", help="check each room's README.md: at most "
+                        f"{README_LINES_MAX} lines, all files are named, and what it names exists")
     parser.add_argument("--untested", action="store_true", help="list modules with logic that have no test of their name")
     options = parser.parse_args(arguments)
 

@@ -310,13 +310,85 @@ def test_a_room_has_a_short_readme(check):
     rooms = "base:\nagent:\n"
     files = {path: None for path in ELF if path.startswith("agent/")} | {"agent/main.c": ""}
     assert check(files, rooms=rooms) == (0, [])
-    status, lines = check({**files, "base/README.md": "line\n" * 41}, "--readmes", rooms=rooms)
+    status, lines = check({**files, "base/README.md": "`error.h`\n" * 41}, "--readmes", rooms=rooms)
     assert status == 1
     assert lines == [
         "agent/README.md:1: is missing: say what lives here, what comes in and goes out, the file to open first, its limits",
         "base/README.md:41: a room's README.md has at most 40 lines: shorten it",
     ]
-    assert check({**files, "base/README.md": "line\n" * 40, "agent/README.md": ""}, "--readmes", rooms=rooms) == (0, [])
+    readmes = {"base/README.md": "`error.h`\n" * 40, "agent/README.md": "`main.c`"}
+    assert check({**files, **readmes}, "--readmes", rooms=rooms) == (0, [])
+
+
+README_ROOMS = """\
+base:
+agent: base
+    elf
+    .
+generated gen/*.js made.js: it is made
+"""
+README_TREE = {
+    **{path: None for path in ELF},
+    "base/error.h": "void error_set(void);\n",
+    "agent/elf/elf.h": "int elf_open(void);\n// renamed: elf_start()\n",
+    "agent/elf/elf.c": '#include "agent/elf/elf.h"\nint elf_open(void) { return close(0); }\n',
+    "agent/main.c": "",
+    "base/README.md": "`error.h`",
+    "agent/README.md": "`main.c`, `elf/elf.h`",
+    "agent/elf/README.md": "`elf.h`",
+}
+
+
+@pytest.mark.parametrize("text", [
+    "`elf.h`: `elf_open()`, `close()`",
+    "`elf.c`",
+    "`elf`",
+    "[here](elf.h) and [there](https://nowhere.invalid/x.c)",
+    "`elf.[ch]`",
+    "`elf.h`; `error.h`, `error_set()` of base",
+    "`elf.h`; `error.h` of [another](../../base/README.md#errors)",
+    "`elf.h`; base/error.h, agent/main.c, `elf/elf.c`, `../elf/elf.h`",
+    "`elf.h`; `elf_NAME.c`, `*.bpf.c`, `elf_*.h`, `…_open()`, `made.js`",
+])
+def test_readme_names_what_exists(check, text):
+    assert check({**README_TREE, "agent/elf/README.md": text}, "--readmes", rooms=README_ROOMS) == (0, [])
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("gone.h", "gone.h is not in this room, nor where the text links: correct the name"),
+    ("x gone.bpf.h.", "gone.bpf.h is not in this room, nor where the text links: correct the name"),
+    ("`error.h`", "error.h is not in this room, nor where the text links: link the room of base/error.h"),
+    ("`agent/elf/gone.c`", "agent/elf/gone.c is not in this room, nor where the text links: correct the name"),
+    ("`elf.cc`", "elf.cc is not in this room, nor where the text links: correct the name"),
+    ("`elf_close()`", "no code here, nor where the text links, has elf_close(): correct the name or link its room"),
+    ("`elf_start()`", "no code here, nor where the text links, has elf_start(): correct the name or link its room"),
+    ("`error_set()`", "no code here, nor where the text links, has error_set(): correct the name or link its room"),
+    ("[it](../gone/README.md)", "../gone/README.md does not exist: correct the link"),
+])
+def test_readme_names_what_does_not_exist(check, text, problem):
+    readme = {"agent/elf/README.md": f"`elf.h`\n{text}\n"}
+    assert check({**README_TREE, **readme}, "--readmes", rooms=README_ROOMS) == (1, [f"agent/elf/README.md:2: {problem}"])
+
+
+def test_overview_names_what_exists(check):
+    overview = {"ARCHITECTURE.md": "[elf](agent/elf): `elf.h`\n[gone](gone.h), `gone.c`\n"}
+    assert check({**README_TREE, **overview}, "--readmes", rooms=README_ROOMS) == (1, [
+        "ARCHITECTURE.md:2: gone.h does not exist: correct the link",
+        "ARCHITECTURE.md:2: gone.c is not in this room, nor where the text links: correct the name"])
+
+
+def test_readme_names_all_files(check):
+    files = {
+        **README_TREE,
+        "agent/elf/build_id.c": "", "agent/elf/elf_go.c": '#include "agent/elf/elf.h"\n',
+        "collector/store.c": "", "collector/files.cc": "", "collector/README.md": "`store.c`",
+        "collector/web/app.js": "", "collector/web/page.js": "function show() {}", "collector/web/README.md": "`page.js`: `show()`",
+        "cli/cmd_top.c": "", "cli/main.c": "", "cli/README.md": "one file `cmd_NAME.c` for each",
+    }
+    assert check(files, "--readmes", rooms=README_ROOMS + "collector/*:\ncli:\n") == (1, [
+        f"{room}/README.md:1: does not name {name}: say in a row what it is for" for room, name in (
+            ("agent/elf", "build_id.c"), ("agent/elf", "elf_go.c"), ("cli", "main.c"), ("collector", "files.cc"),
+            ("collector/web", "app.js"))])
 
 
 # ---- what a header declares -------------------------------------------------------------------------
