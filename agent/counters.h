@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's own counters, beside those of the kernel programs (bpf/bpf_counters.h): declared here only.
+// The agent's own counters, beside those of the BPF programs (bpf/bpf_counters.h): declared here only.
 // A sentence says what one increment means; a second one, what to do about a loss.
 #pragma once
 

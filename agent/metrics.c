@@ -23,7 +23,7 @@ static void encode_counters(const struct stats *stats, struct buffer *buffer)
 static void encode_overhead(const struct budget_stats *budget, struct buffer *buffer)
 {
 	metric_text_add(buffer, "cairn_agent_overhead_cores", "gauge",
-			"CPU time of the agent and its kernel programs a second, in cores.",
+			"CPU time of the agent and its BPF programs a second, in cores.",
 			budget->overhead);
 	metric_text_add(buffer, "cairn_agent_overhead_budget_cores", "gauge",
 			"Above so many cores the agent sheds load (--overhead-budget).",

@@ -186,7 +186,7 @@ static void check_sampling(struct check *check)
 		say(check, FINDING_FAILURE, "sampling", "%s", err.text);
 	else if (!ticks)
 		say(check, FINDING_FAILURE, "sampling",
-		    "the kernel programs are loaded, but no timer tick came in %d ms; report it to "
+		    "the BPF programs are loaded, but no timer tick came in %d ms; report it to "
 		    "cairn's developers",
 		    NODE_CHECK_SAMPLE_MS);
 	else

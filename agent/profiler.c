@@ -42,7 +42,7 @@ static void on_stack(void *context, const struct stack_record *record)
 {
 	struct profiler *profiler = context;
 
-	// Table full: the kernel programs send it again with the next sample.
+	// Table full: the BPF programs send it again with the next sample.
 	if (stack_reader_add(&profiler->reader, record) < 0)
 		loader_drop_stack(profiler->loader, &record->trace.hash);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler: kernel programs, tables of processes and symbols, and sources. The agent's main loop runs it
+// The profiler: BPF programs, tables of processes and symbols, and sources. The agent's main loop runs it
 // for ever; `cairn record` and `cairn top` run it in-process. One thread.
 #pragma once
 

@@ -67,7 +67,7 @@ struct profiler {
 	void *context;
 };
 
-/** Tell the kernel programs how the wall clock stands to the monotonic one. */
+/** Tell the BPF programs how the wall clock stands to the monotonic one. */
 void profiler_set_clock(struct profiler *profiler);
 /** What an export interval is made with. */
 struct export_interval_sources profiler_interval_sources(const struct profiler *profiler);

@@ -22,6 +22,6 @@ void metric_text_add_process(struct buffer *buffer)
 	metric_text_add(buffer, "process_resident_memory_bytes", "gauge",
 			"Resident memory of this process.", (double)memory_resident());
 	metric_text_add(buffer, "process_cpu_seconds_total", "counter",
-			"CPU time of this process; that of kernel programs is not in it.",
+			"CPU time of this process; that of BPF programs is not in it.",
 			(double)clock_process_cpu_ns() / NS_PER_SECOND);
 }

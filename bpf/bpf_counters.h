@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What the kernel programs did and dropped: one per-CPU counter each, declared here only.
+// What the BPF programs did and dropped: one per-CPU counter each, declared here only.
 // A sentence says what one increment means; a second one, what to do about a loss.
 #pragma once
 

@@ -101,7 +101,7 @@ static const char notes_format[] =
 	"for other formats FILE is a folder, as flames/, and --format selects its files' format.\n"
 	"Off-CPU time excludes idle workers and event loops; how much is printed. \"dropped\" "
 	"counts\n"
-	"samples that the kernel programs dropped: use a lower -F, or -p.\n"
+	"samples that the BPF programs dropped: use a lower -F, or -p.\n"
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
 	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"

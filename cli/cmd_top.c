@@ -75,7 +75,7 @@ static const char notes[] =
 	"Percentages are shares of the CPU time since the last refresh, or of the profile\n"
 	"type that --type names: " RECORDED_TYPE_WORDS ".\n"
 	"Off-CPU time excludes idle workers and event loops; the first line shows how much\n"
-	"was excluded. \"dropped\" counts samples that the kernel programs dropped since the "
+	"was excluded. \"dropped\" counts samples that the BPF programs dropped since the "
 	"start:\n"
 	"use a lower -F, or -p. With --batch, or when standard output is no terminal, it prints "
 	"plain\n"

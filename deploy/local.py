@@ -11,7 +11,7 @@ from supervisor import StartFailed, Stopped, Supervisor, agents_seen, is_answeri
 COLLECTOR_READY_SECONDS = 20
 AGENT_READY_SECONDS = 30
 
-# What the agent's kernel programs may need, and what to mount where it is absent.
+# What the agent's BPF programs may need, and what to mount where it is absent.
 MOUNTS = [("bpf", "/sys/fs/bpf"), ("tracefs", "/sys/kernel/tracing")]
 
 

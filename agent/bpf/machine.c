@@ -33,7 +33,7 @@ int machine_check_release(const char *release, struct error *err)
 }
 
 static const struct capability capabilities[] = {
-	{ CAP_BPF, CAPABILITY_NEEDED, "CAP_BPF", "no kernel program can be loaded" },
+	{ CAP_BPF, CAPABILITY_NEEDED, "CAP_BPF", "no BPF program can be loaded" },
 	{ CAP_PERFMON, CAPABILITY_NEEDED, "CAP_PERFMON", "nothing can be sampled" },
 	{ CAP_SYS_PTRACE, CAPABILITY_NEEDED, "CAP_SYS_PTRACE",
 	  "other processes' programs and memory cannot be read" },

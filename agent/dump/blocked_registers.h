@@ -16,7 +16,7 @@ struct blocked_registers {
 };
 
 /**
- * Returns 0; -EPERM or another errno of loading a kernel program (it needs CAP_BPF, CAP_PERFMON, Linux 6.1 and
+ * Returns 0; -EPERM or another errno of loading a BPF program (it needs CAP_BPF, CAP_PERFMON, Linux 6.1 and
  * BTF); -ENOMEM.
  */
 int blocked_registers_read(pid_t pid, struct blocked_registers *ret_registers);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent's kernel programs cost: run time and runs of each, by name. The kernel's statistics
+// What the agent's BPF programs cost: run time and runs of each, by name. The kernel's statistics
 // cost time at each run themselves, so they are on for a part of the time only and what they say is
 // scaled. One thread.
 #pragma once

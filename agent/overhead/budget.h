@@ -23,7 +23,7 @@ struct budget_controls {
 	/** KNOB_WAKERS, KNOB_PAGE_FAULTS, KNOB_OFF_CPU: stop a source or let it go on; steps and processes stay set. */
 	int (*set_running)(void *context, enum knob knob, bool on);
 	int (*set_frequency)(void *context, uint32_t frequency_hz);
-	/** What the kernel programs counted so far; for estimates where the kernel measures no run times. */
+	/** What the BPF programs counted so far; for estimates where the kernel measures no run times. */
 	void (*read_counters)(void *context, uint64_t ret_counters[COUNTER_COUNT]);
 	void *context;
 };

@@ -29,7 +29,7 @@
 #define RECOVERY_CALMS 6
 #define RECOVERIES_MAX 3
 #define RELAPSE_CALMS  3
-/* Without two of them no step down is made, unless the kernel programs alone are above the budget. */
+/* Without two of them no step down is made, unless the BPF programs alone are above the budget. */
 #define OVER_READINGS 2
 #define RETRY_MAX     12 // times retry_ns: an hour
 
@@ -349,7 +349,7 @@ static void come_down(struct governor *governor, const struct governor_reading *
 	explain(governor, reading, "shedding load", decision);
 }
 
-// How long the overhead must have been above the budget. A storm in the kernel programs is answered at
+// How long the overhead must have been above the budget. A storm in the BPF programs is answered at
 // once. Where most is the agent's own work, it is on new processes, which passes, and shedding hardly helps.
 static uint64_t patience_ns(const struct governor *governor, const struct governor_reading *reading)
 {

@@ -10,7 +10,7 @@
 #define STEP_RATIO 0.25
 /*
  * About half of the agent's own work follows the number of samples, unless it is far more than that
- * of the kernel programs: then it is work on new processes, which no step would save.
+ * of the BPF programs: then it is work on new processes, which no step would save.
  */
 #define AGENT_OF_SAMPLES  0.5
 #define AGENT_PER_PROGRAM 2

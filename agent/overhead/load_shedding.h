@@ -32,7 +32,7 @@ struct governor_reading {
 	double off_cpu_unwind; // the part of that which unwinds stacks, 0 to 1
 	double page_faults;
 	double wakers; // the program for wake-ups
-	double other;  // other kernel programs
+	double other;  // other BPF programs
 	double agent;  // the agent's CPU time
 	// Of the whole machine a second, by the kernel's own count; 0: unknown.
 	double switches, faults;

@@ -55,7 +55,7 @@ int process_table_scan(struct process_table *table, struct error *err);
 void process_table_follow(struct process_table *table, struct mmap_events *events);
 
 /**
- * Apply the mmap events so far. Call it when mmap_events_woken() says so, and before records of the kernel programs
+ * Apply the mmap events so far. Call it when mmap_events_woken() says so, and before records of the BPF programs
  * are read, so that a stack's mappings are known when it comes. Unknown addresses do it, too. Without events it
  * does nothing.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs of page faults (bpf/memory/page_faults.bpf.c): memory growth by stack, counted into the
+// The BPF programs of page faults (bpf/memory/page_faults.bpf.c): memory growth by stack, counted into the
 // sampler's maps. Uses libbpf, as loader.c does. One thread.
 #pragma once
 

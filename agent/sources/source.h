@@ -31,7 +31,7 @@ enum source_bit {
 
 /** What sources are opened with. It outlives them. */
 struct source_setup {
-	const struct loader *loader; // whose maps their kernel programs share
+	const struct loader *loader; // whose maps their BPF programs share
 	struct process_table *processes;
 	const struct kallsyms *kallsyms; // NULL: the kernel's functions have no names
 	struct gpu_namer *gpu_namer; // set by the source that names GPU kernels; NULL: nobody asks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs of context switches (bpf/switch/switches.bpf.c): off-CPU time, run-queue latency and
+// The BPF programs of context switches (bpf/switch/switches.bpf.c): off-CPU time, run-queue latency and
 // states of each thread, counted into the sampler's maps. Uses libbpf, as loader.c does. One thread.
 #pragma once
 

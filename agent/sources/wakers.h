@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs of wake-ups (bpf/switch/wakers.bpf.c): waker stacks of some services' threads. They need
+// The BPF programs of wake-ups (bpf/switch/wakers.bpf.c): waker stacks of some services' threads. They need
 // the thread states of the programs of context switches. Uses libbpf, as loader.c does. One thread.
 #pragma once
 

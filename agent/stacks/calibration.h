@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes off-CPU time by stack add up to the exact sums that the kernel programs keep. Of the threads of one
+// Makes off-CPU time by stack add up to the exact sums that the BPF programs keep. Of the threads of one
 // name of a process: sampled intervals stand in for those without a stack (post-stratification). Their
 // weighted values are scaled so that they, and what is known exactly, are the sum. Pure; one thread.
 #pragma once

@@ -250,7 +250,7 @@ static int add_stack(struct export_interval *interval, struct process *process,
 		parts.user_leaf = key->user_leaf;
 		parts.user = key->user;
 	}
-	// The kernel programs name the time for which they have no stack.
+	// The BPF programs name the time for which they have no stack.
 	if (kind->is_calibrated && !stack_hash_is_set(&key->user) &&
 	    !stack_hash_is_set(&key->kernel))
 		return profile_add_stack(interval->profile, NULL, 0, STACK_END_NOT_SAMPLED,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile of one export interval while it is filled: each count drained from the kernel programs' maps
+// The profile of one export interval while it is filled: each count drained from the BPF programs' maps
 // becomes a sample with its series (labels of process and thread) and its stack. One thread.
 #pragma once
 

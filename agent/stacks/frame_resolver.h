@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a frame as the kernel programs unwound it (an address, or a Python code object) into a location,
+// Turns a frame as the BPF programs unwound it (an address, or a Python code object) into a location,
 // which outlives the process. Here native code, JIT code, Python and GPU kernels meet. One thread.
 #pragma once
 

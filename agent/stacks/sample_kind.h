@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile type and labels of each kind of count that the kernel programs keep.
+// The profile type and labels of each kind of count that the BPF programs keep.
 #pragma once
 
 #include <stdbool.h>

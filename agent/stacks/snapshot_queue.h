@@ -43,7 +43,7 @@ void snapshot_queue_flush(struct snapshot_queue *queue);
 struct snapshot_queue_stats {
 	uint64_t
 		early; // unwound before their tables were ready: they waited too long, or the queue was full
-	uint64_t lost; // the kernel program that unwinds them did not run
+	uint64_t lost; // the BPF program that unwinds them did not run
 };
 
 void snapshot_queue_read_stats(const struct snapshot_queue *queue,

@@ -9,7 +9,7 @@
 #include "agent/stacks/stack_table.h"
 #include "base/profile/profile.h"
 
-/** How a kernel program identifies a stack: a leaf and the hash of its callers, for each part. */
+/** How a BPF program identifies a stack: a leaf and the hash of its callers, for each part. */
 struct stack_parts {
 	uint64_t kernel_leaf;       // 0: none
 	struct stack_hash kernel;   // {0, 0}: no kernel part

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stack traces as they arrive from the kernel programs: each frame gets its location while its process
+// Stack traces as they arrive from the BPF programs: each frame gets its location while its process
 // lives, and what the unwinder lacked (a table, rules for a function) is requested. One thread.
 #pragma once
 

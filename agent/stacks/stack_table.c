@@ -13,7 +13,7 @@ struct stack_entry {
 	struct stack_hash hash;
 	uint64_t used_ns;
 	bool used;
-	bool leaving; // evicted from the kernel programs' map
+	bool leaving; // evicted from the BPF programs' map
 };
 
 struct stack_table {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stack traces that arrived, by hash: the agent's mirror of the kernel programs' map of sent stacks. A
+// The stack traces that arrived, by hash: the agent's mirror of the BPF programs' map of sent stacks. A
 // stack is evicted from both when it is idle, or when the table fills up. One thread.
 #pragma once
 
@@ -40,7 +40,7 @@ const struct known_stack *stack_table_find(struct stack_table *table, const stru
 
 /**
  * Once per export interval, after its counts were looked up: evict idle stacks. @evict removes a stack from
- * the kernel programs' map, which may have counted with it until then. So the stack itself goes one interval
+ * the BPF programs' map, which may have counted with it until then. So the stack itself goes one interval
  * later, unless its stack trace comes again.
  */
 void stack_table_expire(struct stack_table *table, uint64_t now_ns,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stacks that came with a frame without a name: JIT code that its process may list a moment later, or
-// Python code that could not be read. The kernel programs send a stack trace once only, so such a stack is
+// Python code that could not be read. The BPF programs send a stack trace once only, so such a stack is
 // evicted there when its names may have come: then it is captured and sent again. One thread.
 #pragma once
 

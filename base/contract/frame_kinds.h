@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What kind of code a frame is. The kernel programs include this file, too.
+// What kind of code a frame is. The BPF programs include this file, too.
 #pragma once
 
 /* Numbers are on the wire and in the store: append only. */

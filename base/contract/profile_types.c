@@ -199,8 +199,7 @@ static const struct profile_type_spec specs[] = {
 
 	{ TYPE(OVERHEAD), IN(PROFILER), .word = "overhead", .title = "Profiler overhead",
 	  .rate = "cores", .group_by = LABEL_PROGRAM, .labels = { LABEL_PROGRAM },
-	  REDUCED_BY(KNOB_OVERHEAD_BUDGET),
-	  .meaning = "CPU time of the agent and its kernel programs",
+	  REDUCED_BY(KNOB_OVERHEAD_BUDGET), .meaning = "CPU time of the agent and its BPF programs",
 	  .no_stacks = "The agent measures this per program, without stacks. What it shed to stay "
 		       "within its overhead budget:",
 	  .see = { PROFILE_TYPE_SHEDDING_CHANGES } },
@@ -216,7 +215,7 @@ static const struct profile_type_spec specs[] = {
 	  .see = { PROFILE_TYPE_SHEDDING_CHANGES, PROFILE_TYPE_OVERHEAD } },
 	{ TYPE(EVENTS), IN(PROFILER), .word = "counters", .title = "Profiler counters",
 	  .group_by = LABEL_COUNTER, .labels = { LABEL_COUNTER },
-	  .meaning = "What the agent and its kernel programs counted: samples, unwound frames, "
+	  .meaning = "What the agent and its BPF programs counted: samples, unwound frames, "
 		     "losses; docs/counters.md explains each",
 	  .no_stacks = "A counter has no stack. What the agent shed, and its overhead:",
 	  .see = { PROFILE_TYPE_SHEDDING, PROFILE_TYPE_OVERHEAD } },

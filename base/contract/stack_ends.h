@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Why the unwinder stopped at the last frame of a stack. The kernel programs include this file, too.
+// Why the unwinder stopped at the last frame of a stack. The BPF programs include this file, too.
 #pragma once
 
 /* Numbers are on the wire and in the store: append only. */
@@ -11,7 +11,7 @@ enum stack_end {
 	STACK_END_NO_TABLE = 4,
 	STACK_END_NO_REGISTERS = 5,
 	STACK_END_COMPAT = 6,
-	STACK_END_LOST = 7, // the kernel programs never set it: the agent does
+	STACK_END_LOST = 7, // the BPF programs never set it: the agent does
 	STACK_END_NO_MAPPING = 8,
 	STACK_END_BAD_FRAME = 9,
 	STACK_END_UNSUPPORTED = 10,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sample from the kernel program to the profile, with real children. Needs root and BTF.
+// A sample from the BPF program to the profile, with real children. Needs root and BTF.
 
 #include <errno.h>
 #include <poll.h>

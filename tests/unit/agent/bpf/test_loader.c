@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs on the running kernel: they load, report processes, and hash stacks as user
+// The BPF programs on the running kernel: they load, report processes, and hash stacks as user
 // space does. Needs root and BTF.
 
 #include <pthread.h>

@@ -83,7 +83,7 @@ TEST(reads_registers_of_blocked_threads)
 
 	if (rc == -EPERM || rc == -EACCES) {
 		kill(pid, SIGKILL);
-		SKIP("kernel programs need root");
+		SKIP("BPF programs need root");
 	}
 	EXPECT_EQ(0, rc, "read");
 	EXPECT_EQ(THREADS, saved.count, "its threads and no others");

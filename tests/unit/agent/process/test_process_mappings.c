@@ -127,7 +127,7 @@ static struct mmap_events *follow(struct tables *tables)
 	return events;
 }
 
-/* Events of a program that ends at once, as the kernel programs send them. */
+/* Events of a program that ends at once, as the BPF programs send them. */
 static struct process_key run(struct tables *tables, const char *program)
 {
 	struct process_key key = { .exec_id = 5, .start_ns = 1 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of processes, as the kernel programs send them; tests/e2e/test_memory.py has a real kill.
+// Events of processes, as the BPF programs send them; tests/e2e/test_memory.py has a real kill.
 
 #include "tests/test.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts of this very process, as the kernel programs make them, become samples with named stacks.
+// Counts of this very process, as the BPF programs make them, become samples with named stacks.
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -618,7 +618,7 @@ TEST(names_time_without_a_stack)
 	key.kind = SAMPLE_KIND_BLOCKED;
 	key.more_slots = 9;
 	add(fixture, &key, 1000);
-	key.kind = SAMPLE_KIND_RUN_QUEUE; // the kernel programs know of no stack
+	key.kind = SAMPLE_KIND_RUN_QUEUE; // the BPF programs know of no stack
 	add(fixture, &key, 50);
 	key.kind = SAMPLE_KIND_SCHED_DELAY;
 	add(fixture, &key, 50);
