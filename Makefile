@@ -547,7 +547,7 @@ truth-quick: packages $(PROGRAMS)
 	$(pytest) --again --workers $(TEST_WORKERS) tests/truth
 
 .PHONY: wall wall-quick
-wall: packages $(PROGRAMS) ## waits against programs that keep books of theirs, and of all threads of the machine
+wall: packages $(PROGRAMS) ## off-CPU time against programs that measure their own, and of all threads of the machine
 	python3 -m pytest -q -s --whole tests/wall
 # What holds on a machine that others use, too; how long waits were is for `make wall`.
 wall-quick: packages $(PROGRAMS)
