@@ -31,13 +31,13 @@
 
 enum { ROUNDS = 40, ROUNDS_MAX = 200, WINDOW_MS = 20, SLOT_NS = 20000000, COUNTS_MAX = 65536 };
 
-/* Told by the two threads, in memory that is shared with them. */
-struct told {
+/* Reported by the two threads, in memory that is shared with them. */
+struct report {
 	_Atomic uint64_t turns;
 	_Atomic uint64_t cpu_ns; // of both threads, at the last turn
 };
 
-static struct told *told;
+static struct report *report;
 static int there[2], back[2];
 static long work_loops;
 
@@ -82,8 +82,8 @@ static void ping(void)
 		if (turns % 64)
 			continue;
 		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
-		told->cpu_ns = (uint64_t)spent.tv_sec * NS_PER_SECOND + (uint64_t)spent.tv_nsec;
-		told->turns = turns;
+		report->cpu_ns = (uint64_t)spent.tv_sec * NS_PER_SECOND + (uint64_t)spent.tv_nsec;
+		report->turns = turns;
 	}
 }
 
@@ -109,11 +109,11 @@ static void run_pair(double work_ns)
 static double window_ns(void)
 {
 	const struct timespec length = { .tv_nsec = WINDOW_MS * 1000000L };
-	uint64_t turns = told->turns, cpu_ns = told->cpu_ns;
+	uint64_t turns = report->turns, cpu_ns = report->cpu_ns;
 
 	nanosleep(&length, NULL);
-	turns = told->turns - turns;
-	return turns ? (double)(told->cpu_ns - cpu_ns) / (double)turns / 2 : -1;
+	turns = report->turns - turns;
+	return turns ? (double)(report->cpu_ns - cpu_ns) / (double)turns / 2 : -1;
 }
 
 /* Attached to the tracepoint; a link's descriptor or a negative errno. */
@@ -216,8 +216,9 @@ int main(int argc, char **argv)
 	pid_t pair;
 	int rc;
 
-	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (told == MAP_FAILED)
+	report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (report == MAP_FAILED)
 		return 1;
 	rc = loader_open(&options, &loader, &err);
 	if (!rc)

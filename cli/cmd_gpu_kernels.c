@@ -160,8 +160,9 @@ static void print_cost(const struct cupti_result *result,
 {
 	double slowdown = 100 * cupti_result_slowdown(result);
 
-	printf("\n%" PRIu64 " GPU kernels ran for %.3f ms in %.0f ms of wall time", result->kernels,
-	       (double)result->kernel_ns / 1e6, (double)result->measured_ns / 1e6);
+	printf("\n%" PRIu64 " GPU kernels ran for %.3f ms in %.0f ms of wall time",
+	       result->gpu_kernels, (double)result->gpu_kernel_ns / 1e6,
+	       (double)result->measured_ns / 1e6);
 	printf("; %u recorded", result->record_count);
 	if (arguments->one_in > 1)
 		printf(" (one launch in %" PRIu64 ")", arguments->one_in);

@@ -207,14 +207,14 @@ static void write_head(const struct writer *writer, const struct dump_thread *th
 
 /* Mark the threads from @first on that are like it in @shown, and list some. */
 static void write_folded(const struct writer *writer, const struct dump_thread *threads,
-			 uint32_t count, uint32_t first, bool *told)
+			 uint32_t count, uint32_t first, bool *shown)
 {
 	uint32_t like = 0;
 
 	for (uint32_t i = first + 1; i < count; i++) {
-		if (told[i] || !is_like(&threads[first], &threads[i]))
+		if (shown[i] || !is_like(&threads[first], &threads[i]))
 			continue;
-		told[i] = true;
+		shown[i] = true;
 		if (!like++)
 			buffer_append_string(writer->text, "  and so ");
 		else if (like <= FOLDED_SHOWN)
@@ -236,16 +236,16 @@ static void write_threads(const struct writer *writer, const struct process_dump
 	const struct dump_thread *threads = process_dump_threads(dump, &count);
 	const struct dump_summary *summary = process_dump_summary(dump);
 	bool in_namespace = summary->namespace_pid != summary->pid;
-	_cleanup_free_ bool *told = calloc(count + 1, sizeof(*told));
+	_cleanup_free_ bool *shown = calloc(count + 1, sizeof(*shown));
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (told && told[i])
+		if (shown && shown[i])
 			continue;
 		buffer_append_string(writer->text, "\n");
 		write_head(writer, &threads[i], in_namespace);
 		write_frames(writer, &threads[i]);
-		if (told && !writer->options->all)
-			write_folded(writer, threads, count, i, told);
+		if (shown && !writer->options->all)
+			write_folded(writer, threads, count, i, shown);
 	}
 	if (summary->threads_left_out)
 		buffer_printf(writer->text, "\n%u more threads omitted\n",

@@ -42,7 +42,7 @@ enum {
 
 /* Of this process. Only the helper's thread writes what is not atomic. */
 static struct cupti_shared *shared;
-static _Atomic uint64_t launches, kernels, kernel_ns, overhead_ns;
+static _Atomic uint64_t launches, gpu_kernels, gpu_kernel_ns, overhead_ns;
 static _Atomic uint32_t record_count, dropped, buffers;
 static _Atomic bool is_measuring;
 static uint32_t one_in = 1, records_max; // of the running session
@@ -230,8 +230,9 @@ static void on_kernel(const CUpti_ActivityKernel9 *kernel)
 {
 	if (kernel->end <= kernel->start) // CUPTI sets timestamps to 0 that it could not collect
 		return;
-	atomic_fetch_add_explicit(&kernels, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&kernel_ns, kernel->end - kernel->start, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu_kernels, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gpu_kernel_ns, kernel->end - kernel->start,
+				  memory_order_relaxed);
 	if (is_sampled(kernel->correlationId))
 		keep_record(kernel);
 }
@@ -399,8 +400,8 @@ static void begin_session(void)
 	one_in = wanted ? wanted : 1;
 	records_max = at_most(shared->records_max, CUPTI_RECORDS);
 	atomic_store(&launches, 0);
-	atomic_store(&kernels, 0);
-	atomic_store(&kernel_ns, 0);
+	atomic_store(&gpu_kernels, 0);
+	atomic_store(&gpu_kernel_ns, 0);
 	atomic_store(&overhead_ns, 0);
 	atomic_store(&record_count, 0);
 	atomic_store(&dropped, 0);
@@ -413,8 +414,8 @@ static void begin_session(void)
 
 static void end_session(uint32_t session)
 {
-	shared->kernels = atomic_load(&kernels);
-	shared->kernel_ns = atomic_load(&kernel_ns);
+	shared->gpu_kernels = atomic_load(&gpu_kernels);
+	shared->gpu_kernel_ns = atomic_load(&gpu_kernel_ns);
 	shared->overhead_ns = atomic_load(&overhead_ns);
 	shared->records_dropped = atomic_load(&dropped);
 	shared->record_count = at_most(atomic_load(&record_count), records_max);

@@ -53,10 +53,10 @@ struct cupti_shared {
 	uint32_t padding;
 	uint64_t baseline_ns, baseline_launches; // launch callbacks only, no GPU kernel is measured
 	uint64_t measured_ns, measured_launches;
-	uint64_t kernels, kernel_ns;    // all, recorded or not
-	uint64_t records_dropped;       // by CUPTI, or because buffers or names ran out
-	uint64_t overhead_ns;           // CPU time of the helper's code, all threads
-	uint64_t enable_ns, disable_ns; // time that CUPTI took to begin and to end
+	uint64_t gpu_kernels, gpu_kernel_ns; // all, recorded or not
+	uint64_t records_dropped;            // by CUPTI, or because buffers or names ran out
+	uint64_t overhead_ns;                // CPU time of the helper's code, all threads
+	uint64_t enable_ns, disable_ns;      // time that CUPTI took to begin and to end
 	uint32_t record_count, name_count;
 	struct cupti_record records[CUPTI_RECORDS];
 	char names[CUPTI_NAMES][CUPTI_NAME_BYTES];

@@ -213,8 +213,8 @@ int cupti_session_read(struct cupti_session *session, struct cupti_result *ret_r
 	result.baseline_launches = shared->baseline_launches;
 	result.measured_ns = shared->measured_ns;
 	result.measured_launches = shared->measured_launches;
-	result.kernels = shared->kernels;
-	result.kernel_ns = shared->kernel_ns;
+	result.gpu_kernels = shared->gpu_kernels;
+	result.gpu_kernel_ns = shared->gpu_kernel_ns;
 	result.records_dropped = shared->records_dropped;
 	result.overhead_ns = shared->overhead_ns;
 	result.enable_ns = shared->enable_ns;

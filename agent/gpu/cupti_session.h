@@ -23,7 +23,7 @@ struct cupti_result {
 	int code; // CUptiResult of the failed call
 	uint64_t baseline_ns, baseline_launches;
 	uint64_t measured_ns, measured_launches;
-	uint64_t kernels, kernel_ns, records_dropped;
+	uint64_t gpu_kernels, gpu_kernel_ns, records_dropped;
 	uint64_t overhead_ns, enable_ns, disable_ns;
 	uint32_t record_count, name_count;
 	struct cupti_record *records; // names are below name_count

@@ -208,7 +208,7 @@ int gpu_graphs_export(struct gpu_graphs *graphs, struct map_entries *entries,
 	int rc = map_entries_each(entries, maps->launches, take_launches, graphs);
 
 	if (!rc)
-		rc = map_entries_remove(entries, maps->kernels, take_kernel, graphs);
+		rc = map_entries_remove(entries, maps->gpu_kernels, take_kernel, graphs);
 	if (rc >= 0)
 		rc = map_entries_remove(entries, maps->parts, take_part, graphs);
 	mark_incomplete(graphs);

@@ -49,7 +49,7 @@ struct gpu_graphs {
 
 /** Maps of the BPF programs. */
 struct gpu_graph_maps {
-	const struct bpf_map *graphs, *launches, *kernels, *parts;
+	const struct bpf_map *graphs, *launches, *gpu_kernels, *parts;
 };
 
 void gpu_graphs_deinit(struct gpu_graphs *graphs);

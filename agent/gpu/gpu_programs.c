@@ -562,7 +562,7 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 	const struct gpu_graph_maps graphs = {
 		.graphs = all->maps.gpu_graphs,
 		.launches = all->maps.gpu_graph_launches,
-		.kernels = all->maps.gpu_graph_kernels,
+		.gpu_kernels = all->maps.gpu_graph_kernels,
 		.parts = all->maps.gpu_graph_parts,
 	};
 	if (!rc)
@@ -578,7 +578,7 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 	if (drain.owners > OWNERS_MANY)
 		map_entries_each(&programs->entries, all->maps.gpu_live, remove_empty, programs);
 	map_entries_remove(&programs->entries, all->maps.gpu_functions, is_unloaded, programs);
-	map_entries_remove(&programs->entries, graphs.kernels, is_captured_of_ended, &drain);
+	map_entries_remove(&programs->entries, graphs.gpu_kernels, is_captured_of_ended, &drain);
 	if (!rc)
 		rc = gpu_graphs_sweep(&programs->graphs, &programs->entries, &graphs);
 	if (!rc)

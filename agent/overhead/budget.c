@@ -301,7 +301,7 @@ static void drop_exited_processes(struct budget *budget)
 
 		snprintf(path, sizeof(path), "/proc/%u", governor->shed.off[i].pid);
 		if (access(path, F_OK) == 0 ||
-		    !governor_forget_process(&budget->governor, governor->shed.off[i].pid, &change))
+		    !governor_drop_process(&budget->governor, governor->shed.off[i].pid, &change))
 			continue;
 		do_change(budget, &change, ": ", line);
 		event_info(budget->events, "governor", "%s", line);

@@ -508,8 +508,8 @@ void governor_decide(struct governor *governor, const struct governor_reading *r
 		ret_decision->outcome = GOVERNOR_CHANGE;
 }
 
-bool governor_forget_process(struct governor *governor, uint32_t pid,
-			     struct governor_change *ret_change)
+bool governor_drop_process(struct governor *governor, uint32_t pid,
+			   struct governor_change *ret_change)
 {
 	struct load_shedding *shed = &governor->shed;
 	uint32_t *count = &shed->steps[KNOB_PROCESS_OFF_CPU];

@@ -103,8 +103,8 @@ void governor_decide(struct governor *governor, const struct governor_reading *r
 		     struct governor_decision *ret_decision);
 
 /** A process that was switched off has ended. False: it was not. */
-bool governor_forget_process(struct governor *governor, uint32_t pid,
-			     struct governor_change *ret_change);
+bool governor_drop_process(struct governor *governor, uint32_t pid,
+			   struct governor_change *ret_change);
 
 /** Shedding steps in all: 0 when nothing is shed. */
 uint32_t governor_level(const struct governor *governor);

@@ -44,7 +44,7 @@ void failed_code_add(struct failed_code *failed, uint64_t start, uint64_t now_ns
 	mapping->due_ns = now_ns + mapping->wait_ns;
 }
 
-void failed_code_forget(struct failed_code *failed, uint64_t start)
+void failed_code_remove(struct failed_code *failed, uint64_t start)
 {
 	uint32_t at = find(failed, start);
 

@@ -30,4 +30,4 @@ bool failed_code_may_try(const struct failed_code *failed, uint64_t start, uint6
 /** It was, in vain. Waits are 10 s first, then twice as long each, ten minutes at most. */
 void failed_code_add(struct failed_code *failed, uint64_t start, uint64_t now_ns);
 /** It was, with success: its code is of the kind that is looked for. */
-void failed_code_forget(struct failed_code *failed, uint64_t start);
+void failed_code_remove(struct failed_code *failed, uint64_t start);

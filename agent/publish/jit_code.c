@@ -321,7 +321,7 @@ bool jit_code_analyze(struct jit_code *code, pid_t pid, const struct mapping *ma
 		if (!may_begin(pid, mapping, page))
 			continue;
 		if (analyze_at(code, pid, page, mapping->limit, pc)) {
-			failed_code_forget(&code->failed, mapping->start);
+			failed_code_remove(&code->failed, mapping->start);
 			return true;
 		}
 		break;

@@ -37,7 +37,7 @@ struct sender {
 	uint64_t refused_logged_ns; // monotonic; the last line about a refused batch
 	char failure
 		[ERROR_TEXT_BYTES]; // of the last try; empty: it was delivered, or refused for good
-	bool has_given_up;          // after it was to stop: the collector is unreachable
+	bool has_stopped_retrying;  // after it was to stop: the collector is unreachable
 
 	pthread_mutex_t mutex; // over what follows
 	pthread_cond_t changed;
@@ -255,7 +255,7 @@ static struct batch *next_batch(struct sender *sender)
 	pthread_mutex_lock(&sender->mutex);
 	// After one try in vain the others would fail, too, and the user waits.
 	bool is_over = sender->stopping &&
-		       (sender->has_given_up || clock_monotonic_ns() >= sender->stop_ns);
+		       (sender->has_stopped_retrying || clock_monotonic_ns() >= sender->stop_ns);
 	pthread_mutex_unlock(&sender->mutex);
 	return is_over ? NULL : spool_next(sender->spool);
 }
@@ -271,7 +271,7 @@ static void *ship(void *argument)
 			spool_finish(sender->spool, batch);
 		} else {
 			spool_return(sender->spool, batch);
-			sender->has_given_up = true;
+			sender->has_stopped_retrying = true;
 		}
 	}
 	pthread_mutex_lock(&sender->mutex);

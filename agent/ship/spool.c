@@ -128,7 +128,7 @@ static void drop_from_memory(struct spool *spool)
 	}
 }
 
-static void forget_file(struct spool *spool, struct batch *batch)
+static void release_file(struct spool *spool, struct batch *batch)
 {
 	spool->stats.folder_count--;
 	spool->stats.folder_bytes -= batch->file_size;
@@ -188,7 +188,7 @@ static bool make_room(struct spool *spool, uint64_t size)
 						: batch->sample_count;
 		spool_folder_remove(spool->folder, file);
 		pthread_mutex_lock(&spool->mutex);
-		forget_file(spool, batch);
+		release_file(spool, batch);
 		count_dropped(spool, sample_count);
 		batch_free(batch);
 	}
@@ -555,7 +555,7 @@ void spool_finish(struct spool *spool, struct batch *batch)
 	uint64_t file = batch->file;
 	spool->sending = NULL;
 	if (file)
-		forget_file(spool, batch);
+		release_file(spool, batch);
 	free_or_leave(batch);
 	pthread_mutex_unlock(&spool->mutex);
 	if (!file)

@@ -21,7 +21,7 @@
 /* Of the interrupt entry code: some ten times what there is. */
 #define INTERRUPT_BYTES_MAX 65536
 
-struct followed_process {
+struct sampled_process {
 	uint32_t pid;
 	bool seen; // in this turn
 };
@@ -30,9 +30,9 @@ struct wakers {
 	struct wakers_bpf *programs;
 	struct bpf_link *links[2];
 	const struct process_table *processes;
-	char *services; // NULL: all that the sampler follows
-	struct followed_process *followed;
-	uint32_t followed_count, followed_max;
+	char *services; // NULL: all that the sampler samples
+	struct sampled_process *sampled;
+	uint32_t sampled_count, sampled_max;
 	struct hash_table by_pid;
 	bool is_full_reported;
 	bool no_interrupts;
@@ -92,52 +92,52 @@ static bool pid_equals(const void *context, uint32_t item, const void *pid)
 {
 	const struct wakers *wakers = context;
 
-	return wakers->followed[item].pid == *(const uint32_t *)pid;
+	return wakers->sampled[item].pid == *(const uint32_t *)pid;
 }
 
-static struct followed_process *find(struct wakers *wakers, uint32_t pid)
+static struct sampled_process *find(struct wakers *wakers, uint32_t pid)
 {
 	uint32_t at = hash_table_find(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), pid_equals,
 				      wakers, &pid);
 
-	return at == HASH_TABLE_NONE ? NULL : &wakers->followed[at];
+	return at == HASH_TABLE_NONE ? NULL : &wakers->sampled[at];
 }
 
 // NULL: table full.
-static struct followed_process *add(struct wakers *wakers, uint32_t pid)
+static struct sampled_process *add(struct wakers *wakers, uint32_t pid)
 {
 	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
-	uint32_t yes = 1, at = wakers->followed_count;
+	uint32_t yes = 1, at = wakers->sampled_count;
 
-	if (at == wakers->followed_max || bpf_map_update_elem(fd, &pid, &yes, BPF_ANY))
+	if (at == wakers->sampled_max || bpf_map_update_elem(fd, &pid, &yes, BPF_ANY))
 		return NULL;
 	if (hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), at)) {
 		bpf_map_delete_elem(fd, &pid);
 		return NULL;
 	}
-	wakers->followed[at] = (struct followed_process){ .pid = pid };
-	wakers->followed_count++;
-	return &wakers->followed[at];
+	wakers->sampled[at] = (struct sampled_process){ .pid = pid };
+	wakers->sampled_count++;
+	return &wakers->sampled[at];
 }
 
 static void follow(void *context, const struct process *process)
 {
 	const char *service = labels_get(&process->labels, LABEL_SERVICE);
 	struct wakers *wakers = context;
-	struct followed_process *followed;
+	struct sampled_process *sampled;
 
 	if (!service || !wakers_is_listed(wakers->services, service))
 		return;
-	followed = find(wakers, process->key.pid);
-	if (!followed)
-		followed = add(wakers, process->key.pid);
-	if (followed)
-		followed->seen = true;
+	sampled = find(wakers, process->key.pid);
+	if (!sampled)
+		sampled = add(wakers, process->key.pid);
+	if (sampled)
+		sampled->seen = true;
 	else
 		event_warn_once(wakers->events, &wakers->is_full_reported, "wakers",
 				"dropped processes of the services in --wakers: table full "
 				"(limit %u); name fewer services",
-				wakers->followed_max);
+				wakers->sampled_max);
 }
 
 static void remove_exited(struct wakers *wakers)
@@ -146,21 +146,21 @@ static void remove_exited(struct wakers *wakers)
 	uint32_t kept = 0;
 
 	hash_table_clear(&wakers->by_pid);
-	for (uint32_t i = 0; i < wakers->followed_count; i++) {
-		uint32_t pid = wakers->followed[i].pid;
+	for (uint32_t i = 0; i < wakers->sampled_count; i++) {
+		uint32_t pid = wakers->sampled[i].pid;
 
-		if (!wakers->followed[i].seen) {
+		if (!wakers->sampled[i].seen) {
 			bpf_map_delete_elem(fd, &pid);
 			continue;
 		}
 		// There is room: they were in it.
 		hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), kept);
-		wakers->followed[kept++] = (struct followed_process){ .pid = pid };
+		wakers->sampled[kept++] = (struct sampled_process){ .pid = pid };
 	}
-	wakers->followed_count = kept;
+	wakers->sampled_count = kept;
 }
 
-static void follow_services(struct wakers *wakers)
+static void sample_services(struct wakers *wakers)
 {
 	if (!wakers->services)
 		return;
@@ -289,9 +289,9 @@ static int open_all(struct wakers *wakers, const struct loader *loader,
 		return error_errno(err, rc,
 				   "loading the programs of wake-ups: the kernel said \"%.160s\"",
 				   wakers->refusal);
-	wakers->followed_max = bpf_map__max_entries(wakers->programs->maps.woken_pids);
-	wakers->followed = calloc(wakers->followed_max, sizeof(*wakers->followed));
-	if (!wakers->followed)
+	wakers->sampled_max = bpf_map__max_entries(wakers->programs->maps.woken_pids);
+	wakers->sampled = calloc(wakers->sampled_max, sizeof(*wakers->sampled));
+	if (!wakers->sampled)
 		return error_set(err, -ENOMEM, "out of memory");
 	rc = attach(wakers);
 	return rc ? error_errno(err, rc, "attaching to wake-ups") : 0;
@@ -316,7 +316,7 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 			wakers->events, "wakers",
 			"wake-ups by interrupts show the interrupted thread as the waker: the "
 			"kernel's interrupt entry points are unknown; give the agent CAP_SYSLOG");
-	follow_services(wakers);
+	sample_services(wakers);
 	*ret_wakers = wakers;
 	return 0;
 }
@@ -331,7 +331,7 @@ void wakers_close(void *state)
 		bpf_link__destroy(wakers->links[i]);
 	wakers_bpf__destroy(wakers->programs);
 	free(wakers->services);
-	free(wakers->followed);
+	free(wakers->sampled);
 	hash_table_deinit(&wakers->by_pid);
 	free(wakers);
 }
@@ -344,7 +344,7 @@ int wakers_set_services(struct wakers *wakers, const char *services)
 		return -ENOMEM;
 	free(wakers->services);
 	wakers->services = copy;
-	follow_services(wakers);
+	sample_services(wakers);
 	return 0;
 }
 
@@ -380,7 +380,7 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 static int after_drain(void *state, struct export_interval *interval)
 {
 	(void)interval;
-	follow_services(state);
+	sample_services(state);
 	return 0;
 }
 

@@ -105,7 +105,7 @@ void http_handle_debug_file_deletion(struct http_api *api, const struct api_requ
 	int rc = symbols ? debug_files_remove(&symbols->files, request->label) : -ENOENT;
 
 	if (!rc)
-		symbolizer_forget(symbols->symbolizer);
+		symbolizer_clear_cache(symbols->symbolizer);
 	if (rc == -ENOENT || rc == -EINVAL)
 		http_respond_error(response, 404, "not_found", "build_id",
 				   "there is no such debug file in this tenant");

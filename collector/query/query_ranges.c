@@ -55,23 +55,23 @@ static int add_range(struct query_ranges *ranges, uint64_t from_ns, uint64_t to_
 	return 0;
 }
 
-int query_ranges_without(struct time_range window, const struct query_ranges *holes,
+int query_ranges_without(struct time_range range, const struct query_ranges *holes,
 			 struct query_ranges *ret_rest)
 {
 	struct query_ranges rest = { .count = 0 };
-	uint64_t at = window.from_ns;
+	uint64_t at = range.from_ns;
 	int rc = 0;
 
 	for (uint32_t i = 0; !rc && i < holes->count; i++) {
 		const struct time_range *hole = &holes->at[i];
 
 		rc = add_range(&rest, at,
-			       hole->from_ns < window.to_ns ? hole->from_ns : window.to_ns);
+			       hole->from_ns < range.to_ns ? hole->from_ns : range.to_ns);
 		if (hole->to_ns > at)
 			at = hole->to_ns;
 	}
 	if (!rc)
-		rc = add_range(&rest, at, window.to_ns);
+		rc = add_range(&rest, at, range.to_ns);
 	if (!rc)
 		*ret_rest = rest;
 	return rc;

@@ -22,6 +22,6 @@ void query_ranges_tidy(struct query_ranges *ranges);
 void query_ranges_widen(struct query_ranges *ranges, uint64_t unit_ns);
 /** From the first one's begin to the last one's end. @ranges is tidy and not empty. */
 struct time_range query_ranges_hull(const struct query_ranges *ranges);
-/** What is left of @window without @holes, which are tidy. Returns 0; -E2BIG: more than QUERY_RANGES_MAX ranges. */
-int query_ranges_without(struct time_range window, const struct query_ranges *holes,
+/** What is left of @range without @holes, which are tidy. Returns 0; -E2BIG: more than QUERY_RANGES_MAX ranges. */
+int query_ranges_without(struct time_range range, const struct query_ranges *holes,
 			 struct query_ranges *ret_rest);

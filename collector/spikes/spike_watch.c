@@ -50,7 +50,7 @@ static void known_deinit(struct known_spike *known)
 	free(known->group);
 }
 
-static void forget_before(struct spike_watch *watch, uint64_t before_ns)
+static void free_known_before(struct spike_watch *watch, uint64_t before_ns)
 {
 	uint32_t kept = 0;
 
@@ -80,7 +80,7 @@ static bool is_known(struct spike_watch *watch, const struct spike *spike)
 	return false;
 }
 
-static void remember(struct spike_watch *watch, const struct spike *spike)
+static void add_known(struct spike_watch *watch, const struct spike *spike)
 {
 	struct known_spike known = {
 		.service = strdup(spike->service),
@@ -197,13 +197,13 @@ static uint32_t report_new(struct spike_watch *watch, const struct spikes *spike
 	const struct spike *found[SPIKE_WATCH_REPORTED_MAX];
 	uint32_t count = 0;
 
-	forget_before(watch, now_ns - SPIKE_WATCH_RANGE_S_MAX * NS_PER_SECOND);
+	free_known_before(watch, now_ns - SPIKE_WATCH_RANGE_S_MAX * NS_PER_SECOND);
 	for (uint32_t i = 0; i < spikes->count; i++) {
 		const struct spike *spike = &spikes->items[i];
 
 		if (is_known(watch, spike))
 			continue;
-		remember(watch, spike);
+		add_known(watch, spike);
 		if (spike->incident == i && count < SPIKE_WATCH_REPORTED_MAX)
 			found[count++] = spike;
 	}
@@ -345,7 +345,7 @@ void spike_watch_close(struct spike_watch *watch)
 	pthread_mutex_unlock(&watch->lock);
 	if (watch->has_thread)
 		pthread_join(watch->thread, NULL);
-	forget_before(watch, UINT64_MAX);
+	free_known_before(watch, UINT64_MAX);
 	http_fetcher_close(watch->fetcher);
 	pthread_cond_destroy(&watch->changed);
 	pthread_mutex_destroy(&watch->lock);

@@ -28,7 +28,7 @@ struct search {
 	const struct query *query;
 	const struct spikes_options *options;
 	struct error *err;
-	struct time_range window; // history and range
+	struct time_range span; // history and range
 	uint64_t slot_ns, block_ns, unit_ns;
 	uint64_t oldest_ns, newest_ns;
 	uint32_t slot_count, unit_count, judged_from;
@@ -58,14 +58,14 @@ void spikes_deinit(struct spikes *spikes)
 	*spikes = (struct spikes){ 0 };
 }
 
-// ---- the window -----------------------------------------------------------------------------
+// ---- the span -------------------------------------------------------------------------------
 
 static uint64_t round_up(uint64_t value, uint64_t step)
 {
 	return (value + step - 1) / step * step;
 }
 
-static uint64_t choose_slot(uint64_t window_ns)
+static uint64_t choose_slot(uint64_t span_ns)
 {
 	static const uint64_t slots_ns[] = {
 		20 * NS_PER_MS, 100 * NS_PER_MS,   500 * NS_PER_MS,
@@ -73,13 +73,13 @@ static uint64_t choose_slot(uint64_t window_ns)
 	};
 	size_t i = 0;
 
-	while (i + 1 < ARRAY_SIZE(slots_ns) && window_ns / slots_ns[i] > SPIKES_SLOTS_MAX)
+	while (i + 1 < ARRAY_SIZE(slots_ns) && span_ns / slots_ns[i] > SPIKES_SLOTS_MAX)
 		i++;
 	return slots_ns[i];
 }
 
 /** The range with history before it, cut to what is stored, in whole blocks that end with it. */
-static void choose_window(struct search *search)
+static void choose_span(struct search *search)
 {
 	struct time_range range = search->query->range;
 	uint64_t unit_ns = USUAL_BLOCK_S_MIN * NS_PER_SECOND;
@@ -110,12 +110,12 @@ static void choose_window(struct search *search)
 	to_ns = round_up(to_ns, search->unit_ns);
 	uint64_t blocks = (to_ns - from_ns) / search->block_ns;
 
-	search->window = (struct time_range){ to_ns - blocks * search->block_ns, to_ns };
+	search->span = (struct time_range){ to_ns - blocks * search->block_ns, to_ns };
 	search->slot_count = (uint32_t)(blocks * search->block_ns / search->slot_ns);
 	search->unit_count = (uint32_t)(blocks * search->block_ns / search->unit_ns);
-	if (range.from_ns > search->window.from_ns)
+	if (range.from_ns > search->span.from_ns)
 		search->judged_from =
-			(uint32_t)((range.from_ns - search->window.from_ns) / search->slot_ns);
+			(uint32_t)((range.from_ns - search->span.from_ns) / search->slot_ns);
 }
 
 // ---- values by row --------------------------------------------------------------------------
@@ -144,7 +144,7 @@ static int read_some_rows(const struct row_reader *reader, uint32_t first, uint3
 		rows[i] = row >= first && row - first < count ? row - first : STORE_ROW_NONE;
 	}
 	memset(values, 0, cells * sizeof(*values));
-	int rc = store_activity(search->query->store, reader->selection, search->window,
+	int rc = store_activity(search->query->store, reader->selection, search->span,
 				reader->slot_ns, rows, values, search->err);
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		rc = deadline_check(search->query->selector->deadline, search->err);
@@ -186,7 +186,7 @@ static int select_type(struct search *search, const char *type,
 	struct query query = *search->query;
 
 	query.type = type;
-	query.range = search->window;
+	query.range = search->span;
 	return query_select(&query, ret_selection, search->err);
 }
 
@@ -333,7 +333,7 @@ static int add_spike(struct search *search, const struct spike_type *type,
 		     const struct signal *signal, const struct excursion *excursion)
 {
 	struct spikes *spikes = search->spikes;
-	uint64_t from_ns = search->window.from_ns;
+	uint64_t from_ns = search->span.from_ns;
 	double weight = spike_type_weight(type, signal->group);
 	struct spike spike = {
 		.type = type,
@@ -603,7 +603,7 @@ static int explain(struct search *search)
 	struct query query = *search->query;
 	int rc = 0;
 
-	query.range = search->window;
+	query.range = search->span;
 	for (uint32_t i = 0; i < search->spikes->count && !rc; i++) {
 		struct spike *spike = &search->spikes->items[i];
 
@@ -620,13 +620,13 @@ static int explain(struct search *search)
 
 static int search_run(struct search *search)
 {
-	choose_window(search);
+	choose_span(search);
 	search->spikes->range = search->query->range;
 	search->spikes->slot_ns = search->slot_ns;
 	if (!search->slot_count)
 		return 0;
-	if (search->window.from_ns < search->query->range.from_ns)
-		search->spikes->history_ns = search->query->range.from_ns - search->window.from_ns;
+	if (search->span.from_ns < search->query->range.from_ns)
+		search->spikes->history_ns = search->query->range.from_ns - search->span.from_ns;
 	int rc = read_services(search);
 	if (rc)
 		return rc;

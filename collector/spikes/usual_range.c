@@ -33,10 +33,10 @@ static const struct scale {
 	{ 60 * NS_PER_SECOND, 1.25, 0 },
 };
 
-uint64_t usual_block_ns(uint64_t window_ns)
+uint64_t usual_block_ns(uint64_t span_ns)
 {
 	uint64_t unit_ns = USUAL_BLOCK_S_MIN * NS_PER_SECOND;
-	uint64_t units = (window_ns / USUAL_BLOCKS + unit_ns - 1) / unit_ns;
+	uint64_t units = (span_ns / USUAL_BLOCKS + unit_ns - 1) / unit_ns;
 	uint64_t units_max = USUAL_BLOCK_S_MAX / USUAL_BLOCK_S_MIN;
 
 	return (units < 1 ? 1 : units > units_max ? units_max : units) * unit_ns;

@@ -53,8 +53,8 @@ struct excursions {
 
 #define USUAL_SURPRISE_MAX 99.0
 
-/** The length of a block for a series of @window_ns: whole multiples of 10 s. */
-uint64_t usual_block_ns(uint64_t window_ns);
+/** The length of a block for a series of @span_ns: whole multiples of 10 s. */
+uint64_t usual_block_ns(uint64_t span_ns);
 
 /**
  * Find the excursions of @series with at least @extra_min over the usual level, in order of time and apart.

@@ -91,7 +91,7 @@ void symbolizer_free(struct symbolizer *symbolizer)
 	free(symbolizer);
 }
 
-void symbolizer_forget(struct symbolizer *symbolizer)
+void symbolizer_clear_cache(struct symbolizer *symbolizer)
 {
 	pthread_mutex_lock(&symbolizer->lock);
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)

@@ -31,7 +31,7 @@ void symbolizer_free(struct symbolizer *symbolizer);
  */
 uint32_t symbolizer_take_failures(struct symbolizer *symbolizer, struct error *ret_err);
 /** Forget all answers: a file that gave some was deleted. */
-void symbolizer_forget(struct symbolizer *symbolizer);
+void symbolizer_clear_cache(struct symbolizer *symbolizer);
 
 /** The strings are valid during the call only. */
 typedef int (*symbolizer_lines_fn)(void *context, const struct source_lines *lines);

@@ -10,7 +10,7 @@ import { formatSelector, parseSelector, selectedValue, withValue } from "./selec
 import { absoluteTime, resolveRange } from "./time_range.js";
 
 const ROWS_MAX = 2000; // functions; those that changed most come first
-const WINDOW = 10;     // a region's window reaches so many of its lengths to both sides
+const REST_LENGTHS = 10; // the rest of a region reaches so many of its lengths to both sides
 
 /** What a profile is compared with: [value of the view's field `against`, words]. */
 export const BASELINES = [
@@ -38,7 +38,7 @@ export function baselineRange(view, range, now_ms) {
 	if (view.against === "rest" && view.sel)
 		return range;
 	if (view.against === "rest")
-		return { from_ms: range.from_ms - WINDOW * length, to_ms: Math.min(range.to_ms + WINDOW * length, Math.max(now_ms, range.to_ms)) };
+		return { from_ms: range.from_ms - REST_LENGTHS * length, to_ms: Math.min(range.to_ms + REST_LENGTHS * length, Math.max(now_ms, range.to_ms)) };
 	return { from_ms: range.from_ms - length, to_ms: range.from_ms };
 }
 

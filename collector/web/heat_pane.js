@@ -14,7 +14,7 @@ import { selectedValue, withValue } from "./selector.js";
 import { absoluteTime } from "./time_range.js";
 import { showToast } from "./toast.js";
 
-const REGIONS_TOLD = 3;
+const REGIONS_SHOWN = 3;
 const REFRESH_MS = 20000;
 const AROUND_MIN_MS = 1000; // beside a region in its timeline
 
@@ -102,7 +102,7 @@ export class HeatPane {
 		byId("selection-compare").hidden = regions.length !== 1;
 		if (regions.length)
 			byId("selected").replaceChildren(...this.#selectionWords(view, regions));
-		byId("selected").title = regions.slice(0, REGIONS_TOLD).map(({ from_ms, to_ms }) => formatSpan(from_ms, to_ms)).join("\n");
+		byId("selected").title = regions.slice(0, REGIONS_SHOWN).map(({ from_ms, to_ms }) => formatSpan(from_ms, to_ms)).join("\n");
 	}
 
 	/** Select nothing. */
@@ -148,11 +148,11 @@ export class HeatPane {
 
 	#selectionWords(view, regions) {
 		const lane = this.map.lanes.find(({ key }) => key === keyOfLane(view));
-		const told = regions.slice(0, REGIONS_TOLD).map(({ from_ms, to_ms }) => formatRange(from_ms, to_ms, Date.now()));
-		const words = [element("b", "", formatDuration(lengthOf(regions) * 1e6)), " selected", ...(lane ? [" in ", element("b", "", lane.title)] : []), `: ${told.join(", ")}`];
+		const shown = regions.slice(0, REGIONS_SHOWN).map(({ from_ms, to_ms }) => formatRange(from_ms, to_ms, Date.now()));
+		const words = [element("b", "", formatDuration(lengthOf(regions) * 1e6)), " selected", ...(lane ? [" in ", element("b", "", lane.title)] : []), `: ${shown.join(", ")}`];
 
-		if (regions.length > REGIONS_TOLD)
-			words.push(` and ${formatCount(regions.length - REGIONS_TOLD)} more`);
+		if (regions.length > REGIONS_SHOWN)
+			words.push(` and ${formatCount(regions.length - REGIONS_SHOWN)} more`);
 		if (lane?.wait)
 			words.push(" ", this.#allWaits(view));
 		if (lane)

@@ -44,9 +44,9 @@ function decode(runs, count) {
  */
 export function timelineOf(answer) {
 	const grid = { from_ms: answer.from_ns / 1e6, slot_ms: answer.slot_ns / 1e6, count: answer.slot_count };
-	const isTold = (name) => answer.threads.some(({ labels }) => labels[name] !== undefined);
-	const told = NAMES.filter(isTold);
-	const rows = answer.threads.map((thread) => rowOf(thread, answer, told));
+	const isShown = (name) => answer.threads.some(({ labels }) => labels[name] !== undefined);
+	const shown = NAMES.filter(isShown);
+	const rows = answer.threads.map((thread) => rowOf(thread, answer, shown));
 	const active = answer.threads.reduce((sum, thread) => sum + thread.active, 0);
 	const parts = new Map(rows.flatMap((row) => row.parts.map((part) => [part.key, part])));
 
@@ -57,7 +57,7 @@ export function timelineOf(answer) {
 
 const byPlace = (a, b) => (PLACE.get(a.key) ?? ORDER.length) - (PLACE.get(b.key) ?? ORDER.length);
 
-function rowOf({ labels, active, parts }, { slot_ns, slot_count: count }, told) {
+function rowOf({ labels, active, parts }, { slot_ns, slot_count: count }, shown) {
 	const decoded = parts.map(({ type, wait = "", total, runs }) => ({ ...partOf(type, wait), total, values: decode(runs, count) }));
 	const wall = decoded.find(({ type }) => type === TYPE.WALL)?.values;
 	const done = decoded.filter(({ type }) => type !== TYPE.WALL).sort(byPlace);
@@ -75,7 +75,7 @@ function rowOf({ labels, active, parts }, { slot_ns, slot_count: count }, told) 
 		// Without wall-clock time it is one thread, of which only what was measured is known.
 		whole[slot] = Math.max(sum, wall ? wall[slot] : sum && slot_ns);
 	}
-	const selector = formatSelector(told.map((name) => ({ name, op: "=", value: labels[name] ?? "" })).concat(
+	const selector = formatSelector(shown.map((name) => ({ name, op: "=", value: labels[name] ?? "" })).concat(
 		labels.tenant === undefined ? [] : [{ name: "tenant", op: "=", value: labels.tenant }]));
 	return { key: selector, labels, selector, name: labels.thread ?? labels.process ?? "(no name)", threads: threadsIn(wall, slot_ns),
 		 isIdle: active < ACTIVE_MIN * slot_ns * count, parts: done, whole, largest };

@@ -112,14 +112,14 @@ static struct cupti_result measure(struct cupti_session *session, uint32_t recor
 
 	atomic_store(&stop, false);
 	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_kernels, NULL), "thread");
-	for (int i = 0; i < WINDOWS_MAX && result.kernels < kernels_min; i++) {
+	for (int i = 0; i < WINDOWS_MAX && result.gpu_kernels < kernels_min; i++) {
 		cupti_result_deinit(&result);
 		EXPECT_EQ(0, cupti_session_begin(session, &options), "begin");
 		result = result_of(session);
 	}
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
-	assert_true(result.kernels >= kernels_min);
+	assert_true(result.gpu_kernels >= kernels_min);
 	return result;
 }
 
@@ -153,7 +153,7 @@ TEST(records_name_duration_and_launch)
 	if (!session)
 		SKIP("/proc/PID/map_files cannot be opened here");
 	struct cupti_result result = measure(session, CUPTI_RECORDS, 1, 60);
-	EXPECT_EQ(result.kernels, result.record_count, "all are recorded");
+	EXPECT_EQ(result.gpu_kernels, result.record_count, "all are recorded");
 	for (uint32_t i = 0; i < result.record_count; i++) {
 		const struct cupti_record *record = &result.records[i];
 		const char *name = result.names[record->name];
@@ -171,7 +171,7 @@ TEST(records_name_duration_and_launch)
 		sum += record->duration_ns;
 	}
 	EXPECT_EQ(3, result.name_count, "names");
-	EXPECT_EQ(result.kernel_ns, sum, "sum");
+	EXPECT_EQ(result.gpu_kernel_ns, sum, "sum");
 	EXPECT_EQ(0, of_graphs % 10, "kernels of a graph share its launch's correlation");
 	EXPECT_EQ(0, result.records_dropped, "dropped");
 	assert_true(result.overhead_ns > 0 && result.baseline_launches > 0);
@@ -186,7 +186,7 @@ TEST(samples_one_launch_in_n_and_sums_all)
 	if (!session)
 		SKIP("/proc/PID/map_files cannot be opened here");
 	struct cupti_result result = measure(session, CUPTI_RECORDS, 4, 60);
-	assert_true(result.record_count < result.kernels * 3 / 5);
+	assert_true(result.record_count < result.gpu_kernels * 3 / 5);
 	assert_true(result.record_count > 0);
 	cupti_result_deinit(&result);
 }
@@ -200,7 +200,8 @@ TEST(session_ends_with_the_last_record)
 	struct cupti_result result = measure(session, 5, 1, 5);
 	EXPECT_EQ(5, result.record_count, "records");
 	EXPECT_EQ(CUPTI_STATE_IDLE, result.state, "state");
-	EXPECT_EQ(result.kernels, result.record_count + result.records_dropped, "the rest counted");
+	EXPECT_EQ(result.gpu_kernels, result.record_count + result.records_dropped,
+		  "the rest counted");
 	cupti_result_deinit(&result);
 }
 

@@ -186,20 +186,20 @@ TEST(detaches_and_retries_unaffordable_storm)
 	struct governor governor = new_governor();
 	enum governor_outcome seen[8];
 	uint64_t tried_again_ns = 0;
-	int told = -1, detached = -1;
+	int reported = -1, detached = -1;
 
 	for (int i = 0; i < 8; i++) {
 		struct governor_decision decision = pass(&governor, &storm);
 
 		seen[i] = decision.outcome;
-		if (seen[i] == GOVERNOR_EXCEEDED && told < 0)
-			told = i;
+		if (seen[i] == GOVERNOR_EXCEEDED && reported < 0)
+			reported = i;
 		if (governor_is_off(&governor, KNOB_OFF_CPU) && detached < 0)
 			detached = i;
 	}
 	EXPECT_EQ(GOVERNOR_CHANGE, seen[0], "at once");
-	if (told >= 0)
-		fail_msg("reported at reading %d that no step helps: one did", told);
+	if (reported >= 0)
+		fail_msg("reported at reading %d that no step helps: one did", reported);
 	if (detached < 3 || detached > 4)
 		fail_msg("detached at reading %d", detached);
 	if (cost_under(&governor, &storm) > BUDGET)
@@ -419,11 +419,11 @@ TEST(drops_exited_processes)
 	for (int i = 0; i < 2; i++)
 		pass(&governor, &storm);
 	assert_true(is_off(&governor, 100) && is_off(&governor, 101));
-	assert_true(governor_forget_process(&governor, 100, &change));
+	assert_true(governor_drop_process(&governor, 100, &change));
 	governor_setting(&governor, &change, &setting);
 	EXPECT_EQ(100, setting.pid, "process");
 	EXPECT_STR(STEP_ON, setting.step, "step");
-	assert_false(governor_forget_process(&governor, 100, &change));
+	assert_false(governor_drop_process(&governor, 100, &change));
 	assert_true(is_off(&governor, 101));
 	EXPECT_EQ(1, governor.shed.steps[KNOB_PROCESS_OFF_CPU], "one is left");
 }
@@ -455,16 +455,16 @@ TEST(own_work_sheds_no_source)
 	struct governor governor = new_governor();
 	struct governor_reading reading = read_machine(&governor, &busy);
 	struct governor_decision decision;
-	int told = 0;
+	int reported = 0;
 
 	// That of a machine on which processes come and go.
 	reading.agent = 0.5;
 	for (int i = 0; i < 30; i++) {
 		governor_decide(&governor, &reading, &decision);
-		told += decision.outcome == GOVERNOR_EXCEEDED;
+		reported += decision.outcome == GOVERNOR_EXCEEDED;
 	}
 	EXPECT_EQ(0, governor_level(&governor), "nothing would help");
-	EXPECT_EQ(1, told, "said once");
+	EXPECT_EQ(1, reported, "said once");
 	reading.agent = 0.001;
 	governor_decide(&governor, &reading, &decision);
 	EXPECT_EQ(GOVERNOR_MET, decision.outcome, "that it is over, too");

@@ -41,9 +41,9 @@ TEST(a_success_begins_anew)
 
 	tries_in(&failed, 0x1000, &now_ns, 60);
 	assert_false(failed_code_may_try(&failed, 0x1000, now_ns));
-	failed_code_forget(&failed, 0x1000);
+	failed_code_remove(&failed, 0x1000);
 	EXPECT_EQ(8, tries_in(&failed, 0x1000, &now_ns, 1), "its code is of the kind now");
-	failed_code_forget(&failed, 0x2000);
+	failed_code_remove(&failed, 0x2000);
 	assert_false(failed_code_may_try(&failed, 0x1000, now_ns));
 }
 

@@ -412,7 +412,7 @@ static inline struct unwind unwind_calls(uint32_t minor, const char *text)
 	uint32_t count = read_calls(text, calls);
 
 	make_process(minor, calls, count);
-	recorded.remembers = true; // the second walk is by cached rules
+	recorded.caches_rules = true; // the second walk is by cached rules
 	walk(calls);
 	return walk(calls);
 }

@@ -415,7 +415,7 @@ TEST(each_rule_finds_the_caller_or_ends)
 
 		record_program(c->rules, 4);
 		record_stack(c->words, 12);
-		recorded.remembers = true;
+		recorded.caches_rules = true;
 		recorded.generation = 1;
 		for (int round = 0; round < 2; round++) { // the second by cached rules
 			struct unwind unwind = unwind_from(PC(0), registers);
@@ -717,7 +717,7 @@ TEST(cached_rules_find_the_same_callers)
 		record_stack(deep, WORDS_MAX);
 		struct unwind searched = unwind_from(PC(0), registers);
 		memcpy(frames, recorded.frames, sizeof(frames));
-		recorded.remembers = true;
+		recorded.caches_rules = true;
 		unwind_from(PC(0), registers);
 		struct unwind cached = unwind_from(PC(0), registers);
 		EXPECT_EQ(searched.end, cached.end, "end");
@@ -736,7 +736,7 @@ TEST(uses_cached_rules_without_their_table)
 
 	record_program(rules, 2);
 	record_stack(words, 12);
-	recorded.remembers = true;
+	recorded.caches_rules = true;
 	recorded.generation = 7;
 	for (int i = 0; i < 2; i++) {
 		struct unwind unwind = unwind_from(PC(0), registers);
@@ -784,7 +784,7 @@ TEST(caches_rule_per_code_line)
 	record_program(rules, 2);
 	record_table(0, 1, rows, 2);
 	record_stack(words, 12);
-	recorded.remembers = true;
+	recorded.caches_rules = true;
 	recorded.generation = 7;
 	for EACH (at, seen)
 		unwind_from(CODE + *at, registers);

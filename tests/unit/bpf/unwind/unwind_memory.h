@@ -39,7 +39,7 @@ static struct {
 	struct mapping_page pages[MEMORY_PAGES];
 	uint32_t page_count;
 	struct unwind_rule rules[RULES];
-	bool remembers; // rules that were found before
+	bool caches_rules; // rules that were found before
 	struct cached_rules known[KNOWN_SETS];
 	uint32_t generation; // of the process
 	struct raw_frame frames[STACK_DEPTH_MAX];
@@ -94,10 +94,11 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 	return rule < RULES ? &recorded.rules[rule] : NULL;
 }
 
-/* Tests want each search done, but for those of what is remembered. */
+/* Tests want each search done, but for cached rules. */
 static struct cached_rules *unwind_cached_rules(__u64 address)
 {
-	return recorded.remembers ? &recorded.known[rule_cache_index(address) % KNOWN_SETS] : NULL;
+	return recorded.caches_rules ? &recorded.known[rule_cache_index(address) % KNOWN_SETS]
+				     : NULL;
 }
 
 #ifndef RECORDED_PYTHON

@@ -241,7 +241,7 @@ TEST(drops_answers_of_deleted_files)
 	assert_int_equal(0, upload(&fixture, "p", fixture.build_id, NULL));
 	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
 	assert_int_equal(0, debug_files_remove(&fixture.files, fixture.build_id));
-	symbolizer_forget(fixture.symbolizer);
+	symbolizer_clear_cache(fixture.symbolizer);
 	assert_int_equal(-ENOENT, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
 	assert_int_equal(-ENOENT, debug_files_remove(&fixture.files, fixture.build_id));
 	assert_int_equal(0, upload(&fixture, "p", fixture.build_id, NULL));
