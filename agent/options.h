@@ -40,7 +40,7 @@ struct options {
 	double overhead_budget_percent; // of one core; 0: by the machine's size
 	uint64_t overhead_interval_ns;
 	uint64_t boost_hz;           // the most that boosts may ask for; 0: they are refused
-	double boost_budget_percent; // of one core, while one is in force; 0: by the overhead budget
+	double boost_budget_percent; // of one core, while one is active; 0: by the overhead budget
 	uint64_t cupti_interval_ns;
 	enum log_level log_level;
 	char *tls_ca, *tls_cert, *tls_key, *token_file; // files; NULL: none

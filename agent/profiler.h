@@ -66,7 +66,7 @@ struct profiler_options {
 	const char *wakers;          // services for SOURCE_WAKERS, separated by commas; NULL: none
 	double overhead_budget_percent; // of one core; 0: the default
 	uint32_t boost_hz;              // the most that profiler_set_boost() asks for; 0: none
-	double boost_budget_percent;    // while a boost is in force; 0: the default
+	double boost_budget_percent;    // while a boost is active; 0: the default
 	uint64_t overhead_interval_ns;  // 0: the default
 	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
 	struct gpu_kernel_request

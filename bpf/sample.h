@@ -22,7 +22,7 @@ enum sample_kind {
 	// ns blocked, by blocked and waker stack: `user` is wake_record.joined, and there is no other stack.
 	SAMPLE_KIND_OFF_WAKE = 9,
 	// GPU driver calls (gpu_call.h), by the calling stack.
-	SAMPLE_KIND_GPU_LAUNCH = 16, // kernels; kernel_leaf: 1 + log2 of the number of blocks
+	SAMPLE_KIND_GPU_LAUNCH = 16, // GPU kernels; kernel_leaf: 1 + log2 of the number of blocks
 	SAMPLE_KIND_GPU_GRAPH = 17,  // graphs launched, by the stack that captured them
 	SAMPLE_KIND_GPU_WAIT = 18,   // ns in calls that wait for the device
 	SAMPLE_KIND_GPU_LOAD = 19,   // ns in calls that load code
@@ -62,7 +62,7 @@ enum sample_kind {
 	// Made by the agent: ns of GPU kernels on the device, and how many.
 	SAMPLE_KIND_GPU_KERNEL = 51,
 	SAMPLE_KIND_GPU_KERNELS = 52,
-	// Made by the agent: kernels launched by graphs, by the stacks that captured them.
+	// Made by the agent: GPU kernels launched by graphs, by the stacks that captured them.
 	SAMPLE_KIND_GPU_GRAPH_KERNELS = 53,
 	// As OFF_CPU and SCHED_DELAY, of captured intervals that stand in for others: value and samples are
 	// weighted, and the agent scales them to the exact sums (agent/stacks/calibration.h).

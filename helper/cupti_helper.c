@@ -146,7 +146,7 @@ static bool is_sampled(uint32_t correlation)
 
 /**
  * Does nothing. The agent probes its first instruction, in the launching thread and with its stack. @correlation: that of
- * the launch's records. @weight: launches that it stands for. @name: of the GPU kernel; NULL for a CUDA graph.
+ * the launch's records. @weight: in launches. @name: of the GPU kernel; NULL for a CUDA graph.
  */
 void cairn_cupti_launched(uint32_t correlation, uint32_t weight, const char *name);
 __attribute__((noinline, visibility("default"))) void cairn_cupti_launched(uint32_t correlation,

@@ -32,7 +32,7 @@ enum cupti_state {
 /** One run of a GPU kernel. */
 struct cupti_record {
 	uint32_t
-		correlation; // of its launch; all kernels of a CUDA graph share that of the graph's launch
+		correlation; // of its launch; all GPU kernels of a CUDA graph share that of the graph's launch
 	uint32_t name;        // in names
 	uint64_t duration_ns; // on the device
 	uint32_t device, stream;

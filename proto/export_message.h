@@ -64,7 +64,7 @@ int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_b
 /** Samples of a stored batch that were not stored as they came, by reason. */
 struct export_refused {
 	uint64_t late, future;   // outside of the accepted range of time
-	uint64_t series;         // no room for their series
+	uint64_t series;         // dropped: too many series
 	uint64_t other;          // stored, but in a series of the excess
 	uint64_t from_ns, to_ns; // the accepted range
 };

@@ -12,7 +12,7 @@
 struct rpc_listener {
 	char *address; // as given; the port that was bound if any would do
 	int fd;
-	// Given up for a moment when no descriptor is left: the connection is accepted and closed,
+	// Closed for a moment when no descriptor is left: the connection is accepted and closed,
 	// rather than left to wait without an answer.
 	int spare_fd;
 	struct sockaddr_storage bound;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boosts that are in force on this agent, and what they demand together. Bounded by the agent's own
+// The boosts that are active on this agent, and what they demand together. Bounded by the agent's own
 // settings, whatever a collector sends. Pure: it knows no clock. One thread.
 #pragma once
 

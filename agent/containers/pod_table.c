@@ -108,7 +108,7 @@ static void evict_deleted(struct pod_table *table, uint64_t now_ns, uint64_t age
 	}
 }
 
-/* NULL: no room. */
+/* NULL: table full. */
 static struct entry *find_free(struct pod_table *table)
 {
 	for (uint32_t i = 0; i < table->entry_count; i++)

@@ -6,7 +6,7 @@
 
 enum { PATH_LINKS_MAX = 40 }; // symbolic links in a path, as the kernel's
 
-/** Before a part is looked up: the absolute path so far, without symbolic links. Not 0: give up with it. */
+/** Before a part is looked up: the absolute path so far, without symbolic links. Not 0: fail with it. */
 typedef int (*path_enter_fn)(void *context, const char *path);
 
 /**

@@ -145,7 +145,7 @@ void slow_open_read_stats(struct slow_open_stats *ret_stats)
 
 /* ---- where an open is ----------------------------------------------------------------------- */
 
-/* What hangs is its place of the moment when it was given up. */
+/* What hangs is its place at the moment of the timeout. */
 static void set_place(struct slow_open *open, dev_t device, const char *place)
 {
 	pthread_mutex_lock(&open->lock);

@@ -22,7 +22,7 @@
 #define UPDATE_INTERVAL_NS NS_PER_SECOND
 
 enum {
-	REFUSED_MAX = 64,   // remembered files with such a name and another soname
+	REFUSED_MAX = 64,   // cached files with such a name and another soname
 	TRIES_MAX = 3,      // to open a process's file, which may be on a slow file server
 	DYNAMIC_MAX = 1024, // entries searched for the soname; linkers write some 30
 	SONAME_BYTES = 32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU kernel time by the stack that launched the kernel. Now and then one process that was started with the
+// GPU kernel time by the stack that launched the GPU kernel. Now and then one process that was started with the
 // CUPTI helper gets a CUPTI session (cupti_session.h), one process at a time. The helper samples launches, whose
 // stacks the BPF programs keep, and records how long their GPU kernels ran; this module joins the two. One thread.
 #pragma once

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum {
-	SHARES_MAX = 256, // payers; then the one with the least is forgotten
+	SHARES_MAX = 256, // payers; then the one with the least is evicted
 };
 
 #define SHARES_SEVERAL UINT64_MAX // a payer's number

@@ -193,7 +193,7 @@ static int see_programs(struct bpf_cost *cost)
 	return 0;
 }
 
-// Those that were seen at the beginning: one that came since is not told of before the next time.
+// Those that were seen at the beginning: one that came since is not reported before the next time.
 static void see_programs_again(struct bpf_cost *cost)
 {
 	struct bpf_prog_info info;

@@ -70,7 +70,7 @@ struct budget {
 	struct machine_events decided_events;
 	struct process_tally tally;
 	struct labels labels;
-	uint64_t exported_ns, interval_end_ns; // Unix time: costs are in windows up to here
+	uint64_t exported_ns, interval_end_ns; // Unix time: costs are exported up to here
 	struct mark marks[MARKS_MAX];
 	uint32_t mark_count;
 	uint64_t marks_lost;
@@ -355,7 +355,7 @@ void budget_tick(void *state, uint64_t now_ns)
 		decide(budget, now_ns);
 }
 
-// ---- windows --------------------------------------------------------------------------------
+// ---- export intervals -------------------------------------------------------------------------
 
 void budget_take_count(void *state, const struct count_key *key, const struct count *count)
 {

@@ -18,7 +18,7 @@ enum {
 };
 
 struct governor_options {
-	double budget;         // of one core: 0.02 is 2 % of it; a boost's while one is in force
+	double budget;         // of one core: 0.02 is 2 % of it; a boost's while one is active
 	uint32_t frequency_hz; // of CPU sampling, unshed, without a boost
 	uint32_t knobs;        // KNOB_BIT() of those that can be turned; CPU sampling always can
 	uint64_t interval_ns;  // between readings
@@ -36,7 +36,7 @@ struct governor_options {
 /** The default budget, of one core, on a machine of so many: 1 % for each eight, at least 2 %. */
 double governor_default_budget(uint32_t cores);
 /**
- * While a boost is in force: 4 % of the machine, and four times the budget above. Deep stacks at 999 Hz cost that on CPUs that
+ * While a boost is active: 4 % of the machine, and four times the budget above. Deep stacks at 999 Hz cost that on CPUs that
  * are all busy.
  */
 double governor_default_boost_budget(uint32_t cores);

@@ -6,7 +6,7 @@
 
 /** Threads, by their names. */
 enum own_cpu_group {
-	OWN_CPU_MAIN,   // the main loop: reading, naming, windows
+	OWN_CPU_MAIN,   // the main loop: reading, naming, export intervals
 	OWN_CPU_TABLES, // the builder of unwind tables
 	OWN_CPU_SENDER, // encoding and sending
 	OWN_CPU_GRPC,   // gRPC's own threads

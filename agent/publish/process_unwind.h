@@ -48,7 +48,7 @@ struct process_unwind_stats {
 	uint64_t rows;             // built, of all tables
 	uint64_t build_ns;         // CPU time of building
 	uint64_t published;        // publications
-	uint64_t dropped;          // processes withdrawn: no space for their pages
+	uint64_t dropped;          // processes evicted: memory for their pages full
 	uint64_t publish_failed;   // retried later: a map was full, or the kernel lacked memory
 	uint64_t mappings_dropped; // dropped from processes with too many
 	struct error last_failure; // of a file; code 0: none

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evicts unwind tables and published processes when there is no space for others. Private to process_unwind.c.
+// Evicts unwind tables and published processes when kernel memory is full. Private to process_unwind.c.
 #pragma once
 
 #include <stdbool.h>

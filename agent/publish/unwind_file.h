@@ -11,7 +11,7 @@ enum unwind_file_state {
 	UNWIND_FILE_PENDING,  // queued, or being built
 	UNWIND_FILE_READY,    // in the kernel
 	UNWIND_FILE_NONE,     // no unwind information, or unusable
-	UNWIND_FILE_NO_SPACE, // dropped: too large, or no number left; retried later
+	UNWIND_FILE_NO_SPACE, // dropped: kernel memory or numbers full, or too large; retried later
 	UNWIND_FILE_UNOPENED, // could not be opened; retried later
 	UNWIND_FILE_IDLE,     // not needed by any sample, and no space for a prefetch
 };
@@ -35,7 +35,7 @@ struct unwind_tables_stats {
 	struct error last_failure;
 	uint64_t from_disk; // loaded from the cache
 	uint64_t evicted;
-	uint64_t refused; // dropped: no space
+	uint64_t refused; // dropped: kernel memory full
 	uint64_t bytes;   // kernel memory of tables now
 	uint64_t rules;
 	uint64_t rows; // built since the opening

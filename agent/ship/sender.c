@@ -37,7 +37,7 @@ struct sender {
 	uint64_t refused_logged_ns; // monotonic; the last line about a refused batch
 	char failure
 		[ERROR_TEXT_BYTES]; // of the last try; empty: it was delivered, or refused for good
-	bool has_stopped_retrying;  // after it was to stop: the collector is unreachable
+	bool has_stopped_retrying;  // while stopping: the collector is unreachable
 
 	pthread_mutex_t mutex; // over what follows
 	pthread_cond_t changed;

@@ -48,7 +48,7 @@ struct sender_stats {
 	uint64_t batches_refused; // by the collector, for good
 	uint64_t samples_refused;
 	uint64_t samples_out_of_range; // refused: outside of the collector's range of time
-	uint64_t samples_series;       // refused: no room for their series
+	uint64_t samples_series;       // dropped: too many series
 	uint64_t samples_other; // stored in a series of the excess: a quota of series is reached
 	uint64_t retries;       // tries that failed and were repeated
 	uint64_t resends;       // batches sent again with definitions

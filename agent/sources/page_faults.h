@@ -21,7 +21,7 @@ struct page_faults;
 
 struct page_faults_options {
 	uint64_t slot_ns;
-	bool only_targets;        // as the sampler: only processes that are followed
+	bool only_targets;        // as the sampler: only processes that are sampled
 	struct event_log *events; // may be NULL
 	bool begins_later;        // by page_faults_set_running()
 	bool no_tracepoints;      // for tests: begin with what is tried where there are none

@@ -39,7 +39,7 @@ struct source_setup {
 	uint32_t bits;               // that are opened; set by sources_open()
 	uint64_t slot_ns;
 	const char *wakers; // services whose threads' wakers are recorded, by commas; NULL: none
-	bool only_targets;  // only processes that the sampler follows (`cairn record -p`)
+	bool only_targets;  // only processes that the sampler selects (`cairn record -p`)
 	bool begins_later;  // sources with a set_running() measure from sources_begin() on
 	const struct labels *labels;    // --label; copied
 	struct event_log *events;       // may be NULL

@@ -16,7 +16,7 @@ struct switches;
 
 struct switches_options {
 	uint64_t slot_ns;
-	bool only_targets;               // as the sampler: only processes that are followed
+	bool only_targets;               // as the sampler: only processes that are sampled
 	const struct kallsyms *kallsyms; // NULL: stacks begin in the scheduler
 	struct event_log *events;        // may be NULL
 	bool begins_later;               // by switches_set_running()

@@ -30,7 +30,7 @@ struct wakers {
 	struct wakers_bpf *programs;
 	struct bpf_link *links[2];
 	const struct process_table *processes;
-	char *services; // NULL: all that the sampler samples
+	char *services; // NULL: all that the sampler selects
 	struct sampled_process *sampled;
 	uint32_t sampled_count, sampled_max;
 	struct hash_table by_pid;

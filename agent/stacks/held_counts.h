@@ -20,7 +20,7 @@ struct held_counts *held_counts_new(void);
 /** NULL is allowed. */
 void held_counts_free(struct held_counts *held);
 
-/** Keep one back. False: there is no room, which is counted. */
+/** Keep one back. False: the table is full, which is counted. */
 bool held_counts_add(struct held_counts *held, const struct count_key *key,
 		     const struct count *count);
 
@@ -36,5 +36,5 @@ int held_counts_release(struct held_counts *held,
 /** Keep nothing back any more: the last interval. */
 void held_counts_stop(struct held_counts *held);
 
-/** How many were not kept back because there was no room. */
+/** How many were not kept back: table full. */
 uint64_t held_counts_full(const struct held_counts *held);

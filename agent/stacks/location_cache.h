@@ -27,7 +27,7 @@ struct location_cache {
 };
 
 void location_cache_deinit(struct location_cache *cache);
-/** Forgets all: their locations may be freed. */
+/** Drops all entries: their locations may be freed. */
 void location_cache_clear(struct location_cache *cache);
 /** HASH_TABLE_NONE: not there. */
 uint32_t location_cache_find(const struct location_cache *cache, const struct location_key *key);

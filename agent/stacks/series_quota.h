@@ -31,7 +31,7 @@ bool series_quota_admit_series(struct series_quota *quota, const struct process_
 			       uint64_t series);
 
 /**
- * Free what was not used for an hour, and processes that have ended: those that @is_known has forgotten. Call it once per
+ * Free what was not used for an hour, and processes that have ended: those that @is_known has freed. Call it once per
  * export interval; it looks once a minute.
  */
 void series_quota_expire(struct series_quota *quota, uint64_t now_ns,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which slots of an export interval threads have time that no stack accounts for. A sampled off-CPU interval stands for
-// others of its threads, which came before or after it: what it stands for goes where there is room. In its own slot alone it
+// In which slots of an export interval threads have time that no stack accounts for. A sampled off-CPU interval has the
+// weight of others of its threads, which came before or after it: their time goes where there is room. In its own slot alone it
 // would be the time of many threads, and a spike that never was. Pure.
 #pragma once
 

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/export/call_tree.h"
 
-// Append ";name" and remember where the path of @depth frames ends.
+// Append ";name" and record where the path of @depth frames ends.
 static int extend_path(struct buffer *path, struct buffer *ends, uint32_t depth, const char *name)
 {
 	size_t *end_of = (size_t *)ends->bytes;

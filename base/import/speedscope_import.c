@@ -57,7 +57,7 @@ static int malformed(struct speedscope *scope, const char *what)
 	return error_set(scope->err, -EBADMSG, "speedscope: %s: malformed", what);
 }
 
-/** Remember where a value stands, and go past it. */
+/** Record where a value is, and go past it. */
 static void note(struct json_reader *reader, struct json_reader *ret_value, bool *ret_has)
 {
 	*ret_value = *reader;

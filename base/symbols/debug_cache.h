@@ -53,7 +53,7 @@ int debug_cache_keep(const struct debug_cache *cache, struct debug_cache_file *f
 void debug_cache_drop(const struct debug_cache *cache, struct debug_cache_file *file);
 /** Delete the file kept for @build_id. Returns 0; -ENOENT; -EINVAL (no build id); -errno. */
 int debug_cache_remove(const struct debug_cache *cache, const char *build_id);
-/** Remember that no server has it. Returns 0 or -errno. */
+/** Record that no server has it. Returns 0 or -errno. */
 int debug_cache_refuse(const struct debug_cache *cache, const char *build_id);
 
 /** One file that is kept. */

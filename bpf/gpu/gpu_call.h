@@ -261,7 +261,7 @@ struct gpu_function {
 struct gpu_sampled_launch {
 	struct gpu_owner owner;
 	__u64 slot;
-	__u64 weight; // launches that it stands for
+	__u64 weight; // in launches
 };
 
 struct gpu_allocation {

@@ -94,7 +94,7 @@ static __always_inline void end_new_exec(struct gpu_work *work, const struct ope
 
 /* ---- nodes ------------------------------------------------------------------------------------- */
 
-/* A kernel node that is added by a call counts like a captured launch. */
+/* A GPU kernel node that is added by a call counts like a captured launch. */
 static __always_inline void end_kernel_node(struct gpu_work *work, const struct open_call *call,
 					    __u64 function, __u64 now)
 {

@@ -279,7 +279,7 @@ static __always_inline void add_child(struct gpu_work *work, __u64 handle, __u64
 	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, handle, &work->graph);
 }
 
-/* The number under which a graph's next kernel node is recorded; 0: the graph is incomplete. */
+/* The number under which a graph's next GPU kernel node is recorded; 0: the graph is incomplete. */
 static __always_inline __u64 number_to_add_to(struct gpu_work *work, __u64 handle)
 {
 	bool is_known = read_graph(work, handle);

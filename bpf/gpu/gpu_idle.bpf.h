@@ -40,7 +40,7 @@ static __always_inline __u64 gpu_idle_charge(struct gpu_idle *idle, __u64 ns, __
 	return ns;
 }
 
-/* The idle time that a CPU sample of the current thread, which stands for @ns, is charged with. */
+/* The idle time that a CPU sample of the current thread, of weight @ns, is charged with. */
 static __always_inline __u64 gpu_idle_of_tick(const struct process_key *process, __u64 ns,
 					      __u64 now)
 {

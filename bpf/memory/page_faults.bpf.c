@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Memory growth by stack: what each page fault adds, as the change of the kernel's own RSS counters. While
-// faults are few, each is sampled. In a storm one in n is, and stands for those before it. Huge pages are
+// faults are few, each is sampled. In a storm one in n is, and has the weight of those before it. Huge pages are
 // always sampled, with weight 1.
 
 #include "bpf/memory/rss.bpf.h"
@@ -42,7 +42,7 @@ struct {
 /* A fault being handled. In task storage: the thread may be preempted or sleep meanwhile. */
 struct fault {
 	__u64 page;        // page number; 0: none
-	__u64 weight;      // faults that it stands for; 0: sampled out
+	__u64 weight;      // in faults; 0: sampled out
 	struct rss before; // if sampled out, only shared and cpu
 	__u64 is_copy;     // copy on write: counts one page even if RSS does not grow
 };
@@ -163,7 +163,7 @@ static __always_inline __u64 bytes_of(struct task_struct *task, struct pace *pac
 		return was_huge(task, fault) ? (__u64)HUGE_PAGES * page_bytes : 0;
 	pages = pages_of(task, fault);
 	if (pages >= HUGE_PAGES)
-		pace->since += fault->weight - 1; // the next sample stands for them
+		pace->since += fault->weight - 1; // the next sample has their weight
 	else
 		*ret_weight = fault->weight;
 	return pages * page_bytes * *ret_weight;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 // Limits the stacks that a CPU captures per second. While events are few, each one is sampled. In a storm
-// one in n is, and stands for those before it. A burst may use what was not used in the seconds before it.
+// one in n is, and has the weight of those before it. A burst may use what was not used in the seconds before it.
 #pragma once
 
 #include "bpf/maps.bpf.h"
@@ -64,14 +64,14 @@ static __always_inline void pace_begin_epoch(struct pace *pace, const struct pac
 	pace->epoch_ns = now;
 	pace->count = 0;
 	if (pace->gap > 1 && pace_mean_gap(pace, limit) == 1) {
-		// The storm is over: the next event must not stand for what is left of it.
+		// The storm is over: the next event must not have the weight of what is left of it.
 		count_many(uncharged, pace->since);
 		pace->gap = 1;
 		pace->since = 0;
 	}
 }
 
-/* How many events this one stands for, itself included; 0: sampled out. */
+/* The weight of this event, itself included; 0: sampled out. */
 static __always_inline __u32 pace_sample(struct pace *pace, const struct pace_limit *limit,
 					 enum bpf_counter uncharged)
 {

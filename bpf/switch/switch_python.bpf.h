@@ -144,15 +144,15 @@ static __always_inline bool find_python_frames(struct python_hash *hash,
 }
 
 /* Each state is hashed once for all cached stacks of a thread. */
-static __always_inline bool python_frames_match(const struct python_frames *remembered,
+static __always_inline bool python_frames_match(const struct python_frames *cached,
 						struct python_hash *hash)
 {
-	if (!remembered->state)
+	if (!cached->state)
 		return true;
-	if (hash->of.state != remembered->state) {
-		hash->of.state = remembered->state;
-		hash->of.runtime = remembered->runtime;
+	if (hash->of.state != cached->state) {
+		hash->of.state = cached->state;
+		hash->of.runtime = cached->runtime;
 		hash_python_frames(hash);
 	}
-	return hash->of.hash == remembered->hash;
+	return hash->of.hash == cached->hash;
 }

@@ -37,8 +37,8 @@ int track_child(__u64 *ctx)
 /* ---- switches --------------------------------------------------------------------------------- */
 
 /*
- * The time of the capture is not part of the interval: a kept interval would be longer than those that it
- * stands for. It counts as running, as the thread had the CPU.
+ * The time of the capture is not part of the interval: a kept interval would be longer than those whose
+ * weight it has. It counts as running, as the thread had the CPU.
  */
 __attribute__((noinline)) int exclude_capture_time(struct switch_cpu *cpu, struct thread_time *time,
 						   __u64 now, bool is_unwound)

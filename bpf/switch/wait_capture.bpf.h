@@ -32,7 +32,7 @@ static __always_inline bool take_site_of_call(struct thread_wait *wait,
 }
 
 /*
- * Keeps one off-CPU interval of expected length @expected_ns in 1 << shift; its weight stands for those
+ * Keeps one off-CPU interval of expected length @expected_ns in 1 << shift; it has the weight of those
  * sampled out. Without @budget the shift is @least. Returns 0 if sampled out.
  */
 __attribute__((noinline)) int sample_wait(struct thread_wait *wait,

@@ -156,7 +156,7 @@ static __always_inline void defer_timed_out(struct thread_wake *wake, __u64 site
 
 /* ---- wake-ups ---------------------------------------------------------------------------------- */
 
-/* Log2 of the wake-ups that this one stands for, given the length of its sleep; below 0: sampled out. */
+/* Log2 of this wake-up's weight, given the length of its sleep; below 0: sampled out. */
 static __always_inline int wake_shift(struct waker_cpu *cpu, __u64 ns, __u64 now)
 {
 	__u32 shift = 0;

@@ -11,7 +11,7 @@
 
 enum {
 	BOOST_NODE_BYTES = 128,   // of a node's name; a longer one is left out
-	BOOST_NODES_MAX = 4096,   // of a boost: as many agents as the collector remembers
+	BOOST_NODES_MAX = 4096,   // of a boost: as many agents as the collector's table has
 	BOOST_SCAN_MS_MAX = 2000, // then the nodes of the last scan stay
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boosts that are in force: who asked for what, which nodes they are about, and what their agents made of
+// The active boosts: who asked for what, which nodes they are about, and what their agents made of
 // them. In memory, bounded. Thread-safe.
 #pragma once
 
@@ -38,7 +38,7 @@ struct boost_request {
 	struct deadline *deadline;
 };
 
-/** A boost in force, as it is shown. */
+/** An active boost, as it is shown. */
 struct boost_view {
 	struct boost boost; // left_ms as of now
 	char query[BOOST_QUERY_BYTES];
@@ -50,7 +50,7 @@ void boost_view_deinit(struct boost_view *view);
 
 /**
  * Begin a boost: each agent on its nodes gets it with the answer to its next batch. Returns 0; -EINVAL: what is asked for makes no
- * sense, or no node has such series; -EAGAIN: too many are in force; as boost_nodes_find().
+ * sense, or no node has such series; -EAGAIN: too many are active; as boost_nodes_find().
  */
 int boost_table_add(struct boost_table *table, const struct boost_request *request,
 		    struct boost_view *ret_view, struct error *err);

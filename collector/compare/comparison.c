@@ -240,7 +240,7 @@ static int touch_function(struct comparing *comparing, const struct compared_nod
 	return 0;
 }
 
-/** Add the block's values to what is kept of side @side, with the block's @weight, and forget them. */
+/** Add the block's values to what is kept of side @side, with the block's @weight, and clear them. */
 static int end_block(struct comparing *comparing, int side, double weight)
 {
 	int rc = 0;

@@ -10,7 +10,7 @@ enum gpu_mark {
 	GPU_MARK_IMPLICIT = 1 << 3, // reads a result: the wait is a consequence
 	GPU_MARK_ALLOCATION = 1 << 4,
 	GPU_MARK_COLLECTIVE = 1 << 5,
-	GPU_MARK_GRAPH = 1 << 6, // launches many kernels at once, with GPU_MARK_LAUNCH
+	GPU_MARK_GRAPH = 1 << 6, // launches many GPU kernels at once, with GPU_MARK_LAUNCH
 };
 
 /** Marks of a frame by its display name and its module's path. A stack has those of all its frames. */

@@ -228,7 +228,7 @@ static int read_link(const struct gauge_reader *reader, struct gpu_figures *figu
 	return rc;
 }
 
-// Busy means that some kernel was resident: what is left is time in which there was none.
+// Busy means that some GPU kernel was resident: what is left is time in which there was none.
 static int read_busy(const struct gauge_reader *reader, struct gpu_figures *figures,
 		     struct error *err)
 {

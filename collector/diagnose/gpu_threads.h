@@ -19,7 +19,7 @@ enum thread_sum {
 	THREAD_SUM_CPU,        // sampled
 	THREAD_SUM_CPU_DRIVER, // of which below a frame of the driver
 	THREAD_SUM_CPU_LAUNCH,
-	THREAD_SUM_CPU_KERNELS, // of which of single kernels, not of graphs
+	THREAD_SUM_CPU_KERNELS, // of which of single GPU kernels, not of graphs
 	THREAD_SUM_CPU_COPY_IN,
 	THREAD_SUM_CPU_ALLOCATION,
 	THREAD_SUM_SPIN,    // CPU time that the driver's waiting loop took

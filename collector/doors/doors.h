@@ -55,7 +55,7 @@ struct door_outcome {
 	uint64_t cut_stacks;
 	uint64_t left_out; // samples whose labels were left out
 	uint64_t late, future,
-		series; // rows refused: outside of the range, no room for their series
+		series; // rows refused: outside of the range, too many series
 	uint64_t other; // rows stored in a series of the excess
 	struct time_range accepted, stored;
 	bool duplicate;

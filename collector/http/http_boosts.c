@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells agents to sample more, or to stop, for a while; shows which boosts are in force, and ends them.
+// Tells agents to sample more, or to stop, for a while; shows which boosts are active, and ends them.
 #include "collector/http/http_handlers.h"
 
 #include <errno.h>

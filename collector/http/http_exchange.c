@@ -49,7 +49,7 @@ void http_respond_error(struct http_response *response, int status, const char *
 
 void http_respond_busy(struct http_response *response)
 {
-	// The error itself is small, and must be told.
+	// The error itself is small, and must be reported.
 	buffer_deinit(&response->body);
 	response->body.budget = NULL;
 	http_respond_error(response, 503, "overloaded", "",

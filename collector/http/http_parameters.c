@@ -482,7 +482,7 @@ static int parse_against_range(struct parsing *parsing)
 		       : error_set(parsing->err, -EINVAL, "must be before against_to");
 }
 
-/** The window that against_from and against_to give, without what it is compared with. */
+/** The time range that against_from and against_to give, without what it is compared with. */
 static int parse_rest(struct parsing *parsing)
 {
 	const struct api_request *parsed = parsing->parsed;
@@ -509,7 +509,7 @@ static bool has_parameter(const struct parsing *parsing, const char *name)
 	return *http_parameter(parsing->request, name);
 }
 
-/** The baseline's time: given, so long ago, the rest of a window, or the time just before. */
+/** The baseline's time: given, so long ago, the rest of a time range, or the time just before. */
 static int parse_against(struct parsing *parsing)
 {
 	struct api_diff *diff = &parsing->parsed->diff;

@@ -50,7 +50,7 @@ void http_pyroscope_respond_failure(struct http_response *response, const struct
 	while (codes[i].rc && codes[i].rc != err->code)
 		i++;
 	buffer_deinit(&response->body);
-	response->body.budget = NULL; // the error itself is small, and must be told
+	response->body.budget = NULL; // the error itself is small, and must be reported
 	response->status = codes[i].status;
 	response->media_type = "application/json";
 	response->retry_after_s = codes[i].status == 503 ? 5 : 0;

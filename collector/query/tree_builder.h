@@ -58,7 +58,7 @@ int tree_builder_init(struct tree_builder *builder, struct flame_tree *tree, uin
 		      struct symbolizer *symbolizer, struct error *err);
 void tree_builder_deinit(struct tree_builder *builder);
 
-/** A partition begins: forget the last one's nodes and locations. */
+/** A partition begins: free the last one's nodes and locations. */
 int tree_builder_partition(struct tree_builder *builder, const struct store_forest *forest);
 
 /** Find or add a string of the tree. */

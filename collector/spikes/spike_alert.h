@@ -7,7 +7,7 @@
 #include "collector/spikes/spike.h"
 
 enum {
-	// Alertmanager shows an alert that has ended to nobody: a spike of a second is told for so long.
+	// Alertmanager shows an alert that has ended to nobody: a spike of a second is reported for so long.
 	SPIKE_ALERT_S = 5 * 60,
 };
 

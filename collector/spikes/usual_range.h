@@ -48,7 +48,7 @@ struct excursion {
 struct excursions {
 	struct excursion items[USUAL_EXCURSIONS_MAX];
 	uint32_t count;
-	uint32_t dropped; // smaller ones, when there was no room
+	uint32_t dropped; // smaller ones: items full
 };
 
 #define USUAL_SURPRISE_MAX 99.0

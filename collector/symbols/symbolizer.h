@@ -30,7 +30,7 @@ void symbolizer_free(struct symbolizer *symbolizer);
  * @ret_err says which file the last was and why. Does not block.
  */
 uint32_t symbolizer_take_failures(struct symbolizer *symbolizer, struct error *ret_err);
-/** Forget all answers: a file that gave some was deleted. */
+/** Drop all cached answers: a file that gave some was deleted. */
 void symbolizer_clear_cache(struct symbolizer *symbolizer);
 
 /** The strings are valid during the call only. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU kernel time by the Python stack that launched the kernel: an agent runs CUPTI sessions with a double of libcupti. Needs
+"""GPU kernel time by the Python stack that launched the GPU kernel: an agent runs CUPTI sessions with a double of libcupti. Needs
 no GPU."""
 import os
 import subprocess

@@ -95,7 +95,7 @@ class Runs:
         counted = {name: count - before[name] for name, count in fleet.counters().items()}
         share = counted["off_cpu_sampled_out"] / max(1, counted["switches"])
         self.sampled.update(dict.fromkeys((program.service for program in started.values()), share))
-        print(f"  {', '.join(started)}: {100 * share:.1f} % of waits stand for others; " + ", ".join(
+        print(f"  {', '.join(started)}: {100 * share:.1f} % of off-CPU intervals sampled out; " + ", ".join(
             f"{name} {counted[name]}" for name in COUNTERS if name in counted))
 
     def _argv(self, name, seconds):
@@ -237,7 +237,7 @@ def test_off_cpu_stacks_are_complete(fleet, bounds, runs):
             least = 0.75 if name == "ping" else bounds.in_function
             in_function.append((share_below(graph, thread["function"]) / graph.total / share, least,
                                 f"{name}: in {thread['function']}"))
-    # Where half of the waits stand for others, all that a thread waited may have gone to the only stack that it has.
+    # Where half of the off-CPU intervals are sampled out, all that a thread waited may have gone to the only stack that it has.
     for measured, least, what in sorted(in_function)[0 if bounds.whole else FEW_STACKS_MAX:]:
         comparison.check_share(what, measured, least)
     comparison.done()

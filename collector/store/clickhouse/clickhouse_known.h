@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which definitions a shard has on which day: so that each is inserted once a day, not with each batch. A cache: what it
-// has forgotten is inserted again, and merges drop it. One thread at a time.
+// has evicted is inserted again, and merges drop it. One thread at a time.
 #pragma once
 
 #include <stdbool.h>
@@ -23,5 +23,5 @@ struct known_ids {
 
 void known_ids_deinit(struct known_ids *known);
 bool known_ids_have(const struct known_ids *known, struct id128 id, uint16_t day, uint8_t detail);
-/** A full table forgets all. If there is no memory, it stays unknown. */
+/** A full table evicts all. If there is no memory, it stays unknown. */
 void known_ids_add(struct known_ids *known, struct id128 id, uint16_t day, uint8_t detail);

@@ -50,7 +50,7 @@ struct partition_quota {
 void partition_quota_deinit(struct partition_quota *quota);
 uint64_t partition_quota_memory(const struct partition_quota *quota);
 
-/** The narrowest level that has no room for a series with @pairs; SERIES_LEVELS if all have. */
+/** The narrowest level that is full for a series with @pairs; SERIES_LEVELS if none is. */
 enum series_level partition_quota_check(const struct partition_quota *quota,
 					const struct label *pairs, uint32_t count);
 /** Count a series. Returns 0; -ENOMEM, and nothing is counted. */

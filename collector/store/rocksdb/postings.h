@@ -84,8 +84,8 @@ int postings_add(struct postings *postings, struct id128 id, const struct labels
 		 const char *type, uint64_t slot_ns, uint32_t *ret_series);
 
 /**
- * Find or add the series with @labels, or where a quota has no room, that of the excess: *ret_other.
- * Returns 0; -ENOMEM; -E2BIG if there is no room for that either.
+ * Find or add the series with @labels, or where a quota is full, that of the excess: *ret_other.
+ * Returns 0; -ENOMEM; -E2BIG if that quota is full, too.
  */
 int postings_place(struct postings *postings, const struct labels *labels, const char *type,
 		   uint64_t slot_ns, uint32_t *ret_series, bool *ret_other);

@@ -239,7 +239,7 @@ TEST(finds_cpu_time_in_functions)
 	profiler_close(profiler);
 }
 
-/* Samples taken while its tables are built are unwound later. */
+/* Samples captured while its tables are built are unwound later. */
 TEST(new_processes_have_complete_stacks)
 {
 	if (!machine_is_fit())

@@ -70,7 +70,7 @@ static void close_setting(struct setting *setting)
 struct seen {
 	uint32_t pid;
 	uint64_t bytes;
-	uint64_t faults; // that its samples stand for
+	uint64_t faults; // the weight of its samples
 	uint64_t without_stack;
 	count_fn see;
 };

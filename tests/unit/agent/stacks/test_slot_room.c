@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sampled intervals stand for goes where their threads have time left.
+// The weight of sampled intervals goes where their threads have time left.
 #include <errno.h>
 
 #include "tests/test.h"
