@@ -10,15 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/hash_table.h"
-#include "base/id128.h"
 #include "base/last_use.h"
 #include "agent/process/early_mappings.h"
 #include "agent/process/proc.h"
 #include "agent/process/process_entry.h"
+#include "agent/process/process_index.h"
 #include "base/utf8.h"
 
 // The mappings of a process that was not sampled for so long are freed, and read again if need be.
@@ -34,106 +32,13 @@ enum {
 
 struct process_table {
 	struct process_context context;
-	struct process_entry **entries; // NULL where evicted
-	uint32_t *holes;                // indexes of evicted entries; has room for all
-	uint32_t slot_count, capacity, hole_count, hole_capacity;
-	struct hash_table by_key;   // exact ones
-	struct hash_table by_pid;   // the process that has the pid now
+	struct process_index index;
 	uint32_t checked;           // where the next liveness checks go on
 	uint64_t remapped;          // see process_table_remapped()
 	struct mmap_events *events; // NULL: mappings are only read from /proc
 	struct early_mappings early;
-	uint64_t indexed;     // entries whose exact key became known, so far
 	uint64_t exported_ns; // when an export interval last ended
 };
-
-/* ---- indexes ------------------------------------------------------------------------------- */
-
-static uint64_t hash_of_key(const struct process_key *key)
-{
-	return hash64_of(key, sizeof(*key));
-}
-
-static uint64_t hash_of_pid(uint32_t pid)
-{
-	return hash64_of(&pid, sizeof(pid));
-}
-
-static bool key_equals(const void *context, uint32_t item, const void *key)
-{
-	const struct process_table *table = context;
-
-	return memcmp(&table->entries[item]->process.key, key, sizeof(struct process_key)) == 0;
-}
-
-static bool pid_equals(const void *context, uint32_t item, const void *pid)
-{
-	const struct process_table *table = context;
-
-	return table->entries[item]->process.key.pid == *(const uint32_t *)pid;
-}
-
-static uint32_t find_key(const struct process_table *table, const struct process_key *key)
-{
-	return hash_table_find(&table->by_key, hash_of_key(key), key_equals, table, key);
-}
-
-static uint32_t find_pid(const struct process_table *table, uint32_t pid)
-{
-	return hash_table_find(&table->by_pid, hash_of_pid(pid), pid_equals, table, &pid);
-}
-
-static struct process_entry *entry_at(const struct process_table *table, uint32_t item)
-{
-	return item == HASH_TABLE_NONE ? NULL : table->entries[item];
-}
-
-static int reserve(struct process_table *table)
-{
-	int rc = 0;
-
-	if (!table->hole_count)
-		rc = array_reserve(&table->entries, sizeof(struct process_entry *),
-				   &table->capacity, table->slot_count, 1, UINT32_MAX);
-	if (!rc && !table->hole_count)
-		rc = array_reserve(&table->holes, sizeof(*table->holes), &table->hole_capacity,
-				   table->slot_count, 1, UINT32_MAX);
-	return rc;
-}
-
-static uint64_t count_of(const struct process_table *table)
-{
-	return table->slot_count - table->hole_count;
-}
-
-/* ---- adding, adopting, retiring ------------------------------------------------------------- */
-
-/* An entry that is in no index yet. */
-static struct process_entry *add_entry(struct process_table *table, const struct process_key *key,
-				       uint32_t *ret_item)
-{
-	struct process_entry *entry = reserve(table) ? NULL : calloc(1, sizeof(*entry));
-
-	if (!entry)
-		return NULL;
-	entry->process.key = *key;
-	work_budget_init(&entry->process.budget, &table->context.work, key->pid, key->start_ns);
-	entry->used_ns = clock_monotonic_ns();
-	*ret_item = table->hole_count ? table->holes[--table->hole_count] : table->slot_count++;
-	table->entries[*ret_item] = entry;
-	return entry;
-}
-
-static void evict_entry(struct process_table *table, uint32_t item)
-{
-	struct process_entry *entry = table->entries[item];
-
-	hash_table_remove(&table->by_key, hash_of_key(&entry->process.key), item);
-	hash_table_remove(&table->by_pid, hash_of_pid(entry->process.key.pid), item);
-	process_entry_free(entry);
-	table->entries[item] = NULL;
-	table->holes[table->hole_count++] = item;
-}
 
 static void set_name(struct process_entry *entry, const char *name)
 {
@@ -146,142 +51,6 @@ static void set_name(struct process_entry *entry, const char *name)
 	utf8_clean(entry->process.name);
 }
 
-/* The pid is free, or another process's. The entry stays until it expires: samples may refer to it. */
-static void retire(struct process_table *table, uint32_t item)
-{
-	struct process_entry *entry = table->entries[item];
-
-	if (entry->process.exited)
-		return;
-	hash_table_remove(&table->by_pid, hash_of_pid(entry->process.key.pid), item);
-	entry->process.exited = true;
-	entry->gone = true;
-	entry->exited_ns = clock_monotonic_ns();
-}
-
-static int index_pid(struct process_table *table, uint32_t item)
-{
-	return hash_table_add(&table->by_pid, hash_of_pid(table->entries[item]->process.key.pid),
-			      item);
-}
-
-static int index_key(struct process_table *table, uint32_t item)
-{
-	int rc = hash_table_add(&table->by_key, hash_of_key(&table->entries[item]->process.key),
-				item);
-
-	table->entries[item]->exact = !rc;
-	table->indexed++;
-	return rc;
-}
-
-/* In ticks: one of the two may have come from /proc. */
-static bool is_same_start(const struct process_key *key, const struct process_entry *entry)
-{
-	return process_start_ticks(key->start_ns) ==
-	       process_start_ticks(entry->process.key.start_ns);
-}
-
-/* An entry from /proc has its start in ticks only: the key of the kernel's record makes it exact. */
-static bool may_adopt(const struct process_entry *entry, const struct process_key *key)
-{
-	return !entry->exact && is_same_start(key, entry);
-}
-
-/* Does @key name a later process, or a later program of the same one, than @entry? */
-static bool is_later(const struct process_key *key, const struct process_entry *entry)
-{
-	const struct process_key *known = &entry->process.key;
-
-	if (!entry->exact)
-		return process_start_ticks(key->start_ns) > process_start_ticks(known->start_ns);
-	if (key->start_ns != known->start_ns)
-		return key->start_ns > known->start_ns;
-	return (int32_t)(key->exec_id - known->exec_id) > 0; // wraps around
-}
-
-/* Index a new entry: it may replace the process that had its pid, or be older than that. */
-static int index_entry(struct process_table *table, uint32_t item)
-{
-	struct process_entry *entry = table->entries[item];
-	uint32_t current = find_pid(table, entry->process.key.pid);
-	int rc = index_key(table, item);
-
-	if (rc)
-		return rc;
-	if (current != HASH_TABLE_NONE && !is_later(&entry->process.key, table->entries[current])) {
-		// The pid was reused, or the process called exec since: /proc shows the later one.
-		entry->process.exited = entry->gone = true;
-		entry->exited_ns = clock_monotonic_ns();
-		return 0;
-	}
-	if (current != HASH_TABLE_NONE) {
-		if (is_same_start(&entry->process.key, table->entries[current]))
-			process_entry_replace(entry, table->entries[current]);
-		retire(table, current);
-	}
-	return index_pid(table, item);
-}
-
-/* Find or add; NULL when out of memory, or when it is unknown and @may_add is false. */
-static struct process_entry *look_up(struct process_table *table, const struct process_key *key,
-				     bool may_add)
-{
-	struct process_entry *known = entry_at(table, find_key(table, key));
-	if (known)
-		return known;
-
-	uint32_t item = find_pid(table, key->pid);
-	if (item != HASH_TABLE_NONE && may_adopt(table->entries[item], key)) {
-		table->entries[item]->process.key = *key;
-		return index_key(table, item) ? NULL : table->entries[item];
-	}
-	if (!may_add)
-		return NULL;
-
-	struct process_entry *entry = add_entry(table, key, &item);
-	if (entry && index_entry(table, item)) {
-		evict_entry(table, item);
-		return NULL;
-	}
-	return entry;
-}
-
-/* The program that forked @child, which may have been replaced by another one since. */
-static struct process_entry *find_parent(const struct process_table *table,
-					 const struct process_entry *child)
-{
-	struct process_key key = {
-		.pid = child->parent_pid,
-		.exec_id = child->process.key.exec_id, // fork copies it
-		.start_ns = child->parent_start_ns,
-	};
-
-	if (!child->parent_pid)
-		return NULL;
-	struct process_entry *parent = entry_at(table, find_key(table, &key));
-	if (parent)
-		return parent;
-	// The parent may be known from /proc only.
-	parent = entry_at(table, find_pid(table, key.pid));
-	return parent && is_same_start(&key, parent) &&
-			       (!parent->exact || parent->process.key.exec_id == key.exec_id)
-		       ? parent
-		       : NULL;
-}
-
-/* The nearest process that may see the files of @entry, which has exited. */
-static struct process_entry *find_ancestor(const struct process_table *table,
-					   const struct process_entry *entry)
-{
-	struct process_entry *ancestor = entry_at(table, find_key(table, &entry->ancestor));
-
-	if (ancestor || !entry->ancestor.pid)
-		return ancestor;
-	ancestor = entry_at(table, find_pid(table, entry->ancestor.pid));
-	return ancestor && is_same_start(&entry->ancestor, ancestor) ? ancestor : NULL;
-}
-
 /* ---- public: life and scan ----------------------------------------------------------------- */
 
 struct process_table *process_table_new(struct executable_table *executables,
@@ -292,6 +61,7 @@ struct process_table *process_table_new(struct executable_table *executables,
 	if (!table)
 		return NULL;
 	table->context.executables = executables;
+	table->index.work = &table->context.work;
 	if (gethostname(table->context.node, sizeof(table->context.node) - 1))
 		table->context.node[0] = '\0';
 	if (extra_labels && labels_copy(extra_labels, &table->context.extra_labels)) {
@@ -305,12 +75,7 @@ void process_table_free(struct process_table *table)
 {
 	if (!table)
 		return;
-	for (uint32_t i = 0; i < table->slot_count; i++)
-		process_entry_free(table->entries[i]);
-	free(table->entries);
-	free(table->holes);
-	hash_table_deinit(&table->by_key);
-	hash_table_deinit(&table->by_pid);
+	process_index_deinit(&table->index);
 	labels_deinit(&table->context.extra_labels);
 	early_mappings_clear(&table->early);
 	executable_release(table->context.vdso);
@@ -323,7 +88,8 @@ static int scan_process(struct process_table *table, uint32_t pid)
 	struct proc proc;
 	uint32_t item;
 
-	if (find_pid(table, pid) != HASH_TABLE_NONE || proc_open((pid_t)pid, &proc))
+	if (process_index_find_pid(&table->index, pid) != HASH_TABLE_NONE ||
+	    proc_open((pid_t)pid, &proc))
 		return 0;
 	proc_close(&proc);
 
@@ -331,13 +97,13 @@ static int scan_process(struct process_table *table, uint32_t pid)
 		.pid = pid,
 		.start_ns = proc.stat.start_ticks * (NS_PER_SECOND / PROC_TICKS_PER_SECOND),
 	};
-	struct process_entry *entry = add_entry(table, &key, &item);
+	struct process_entry *entry = process_index_add(&table->index, &key, &item);
 	if (!entry)
 		return -ENOMEM;
 	set_name(entry, proc.stat.name);
 	entry->kernel_thread = proc.stat.kernel_thread;
-	if (index_pid(table, item)) {
-		evict_entry(table, item);
+	if (process_index_add_pid(&table->index, item)) {
+		process_index_evict(&table->index, item);
 		return -ENOMEM;
 	}
 	return 0;
@@ -351,7 +117,8 @@ int process_table_scan(struct process_table *table, struct error *err)
 
 	if (!folder)
 		return error_errno(err, -errno, "processes: open /proc");
-	while (!rc && count_of(table) < PROCESSES_MAX && (process = readdir(folder)))
+	while (!rc && process_index_count(&table->index) < PROCESSES_MAX &&
+	       (process = readdir(folder)))
 		if (isdigit((unsigned char)process->d_name[0]))
 			rc = scan_process(table, (uint32_t)strtoul(process->d_name, NULL, 10));
 	closedir(folder);
@@ -362,9 +129,11 @@ int process_table_scan(struct process_table *table, struct error *err)
 
 static void apply_fork(struct process_table *table, const struct process_record *record)
 {
-	struct process_entry *parent = entry_at(table, find_pid(table, record->parent_pid));
+	struct process_entry *parent = process_index_at(
+		&table->index, process_index_find_pid(&table->index, record->parent_pid));
 	struct process_entry *child =
-		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
+		process_index_look_up(&table->index, &record->process,
+				      process_index_count(&table->index) < PROCESSES_MAX);
 	struct mapping_list *mappings = early_mappings_claim(&table->early, record->process.pid,
 							     EARLY_FORK, clock_monotonic_ns());
 
@@ -391,7 +160,8 @@ static void end_hold(struct process_entry *entry)
 static void apply_exec(struct process_table *table, const struct process_record *record)
 {
 	struct process_entry *entry =
-		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
+		process_index_look_up(&table->index, &record->process,
+				      process_index_count(&table->index) < PROCESSES_MAX);
 
 	struct mapping_list *mappings = early_mappings_claim(&table->early, record->process.pid,
 							     EARLY_EXEC, clock_monotonic_ns());
@@ -407,8 +177,9 @@ static void apply_exec(struct process_table *table, const struct process_record 
 
 static void apply_exit(struct process_table *table, const struct process_record *record)
 {
-	if (look_up(table, &record->process, false))
-		retire(table, find_key(table, &record->process));
+	if (process_index_look_up(&table->index, &record->process, false))
+		process_index_retire(&table->index,
+				     process_index_find_key(&table->index, &record->process));
 }
 
 void process_table_apply(struct process_table *table, const struct process_record *record)
@@ -442,7 +213,8 @@ static void apply_mmap(void *table, const struct mmap_event *event)
 
 struct process *process_table_find(struct process_table *table, const struct process_key *key)
 {
-	struct process_entry *entry = entry_at(table, find_key(table, key));
+	struct process_entry *entry =
+		process_index_at(&table->index, process_index_find_key(&table->index, key));
 
 	return entry ? &entry->process : NULL;
 }
@@ -451,7 +223,7 @@ const struct process *process_table_parent(const struct process_table *table,
 					   const struct process *process)
 {
 	const struct process_entry *parent =
-		find_parent(table, (const struct process_entry *)process);
+		process_index_parent(&table->index, (const struct process_entry *)process);
 
 	return parent ? &parent->process : NULL;
 }
@@ -470,7 +242,8 @@ void process_table_read_mmaps(struct process_table *table)
 static void map_range(struct process_table *table, const struct mmap_event *event)
 {
 	uint64_t now = clock_monotonic_ns();
-	struct process_entry *entry = entry_at(table, find_pid(table, event->pid));
+	struct process_entry *entry =
+		process_index_at(&table->index, process_index_find_pid(&table->index, event->pid));
 
 	if (entry) // its fork event was lost, and it was read since
 		mapping_list_release(
@@ -510,7 +283,7 @@ void process_table_apply_mmap(struct process_table *table, const struct mmap_eve
 struct process *process_table_get(struct process_table *table, const struct process_key *key,
 				  const char *name)
 {
-	struct process_entry *entry = look_up(table, key, true);
+	struct process_entry *entry = process_index_look_up(&table->index, key, true);
 
 	if (!entry)
 		return NULL;
@@ -518,7 +291,7 @@ struct process *process_table_get(struct process_table *table, const struct proc
 		set_name(entry, name);
 	entry->used_ns = clock_monotonic_ns();
 	// Without memory it has no labels: the next call tries again.
-	process_entry_describe(entry, find_parent(table, entry), &table->context);
+	process_entry_describe(entry, process_index_parent(&table->index, entry), &table->context);
 	return &entry->process;
 }
 
@@ -530,7 +303,8 @@ static void open_file(struct process_table *table, struct process_entry *entry,
 
 	if (process_entry_open_file(entry, mapping, &table->context) != -ESRCH)
 		return;
-	for (int i = 0; i < ANCESTORS_MAX && (other = find_ancestor(table, other)); i++)
+	for (int i = 0; i < ANCESTORS_MAX && (other = process_index_ancestor(&table->index, other));
+	     i++)
 		if (!process_entry_open_file_of(entry, mapping, other, &table->context))
 			return;
 	if (process_entry_open_file_of(entry, mapping, NULL, &table->context))
@@ -542,7 +316,7 @@ static const char *find_jit_name(struct process_table *table, struct process_ent
 				 uint64_t address)
 {
 	const char *name = process_entry_jit_name(entry, address, &table->context);
-	struct process_entry *parent = name ? NULL : find_parent(table, entry);
+	struct process_entry *parent = name ? NULL : process_index_parent(&table->index, entry);
 
 	if (!parent || !parent->mappings)
 		return name;
@@ -570,7 +344,7 @@ const struct mapping_list *process_mappings(struct process_table *table, struct 
 	struct process_entry *entry = (struct process_entry *)process;
 
 	// Without memory for labels it may still have mappings.
-	process_entry_describe(entry, find_parent(table, entry), &table->context);
+	process_entry_describe(entry, process_index_parent(&table->index, entry), &table->context);
 	process_entry_refresh_lost(entry, &table->context);
 	process_entry_open_files(entry, &table->context);
 	return entry->mappings;
@@ -585,8 +359,9 @@ uint64_t process_mappings_generation(const struct process *process)
 
 uint64_t process_table_jit_version(struct process_table *table, const struct process_key *key)
 {
-	struct process_entry *entry = entry_at(table, find_key(table, key));
-	struct process_entry *parent = entry ? find_parent(table, entry) : NULL;
+	struct process_entry *entry =
+		process_index_at(&table->index, process_index_find_key(&table->index, key));
+	struct process_entry *parent = entry ? process_index_parent(&table->index, entry) : NULL;
 
 	if (!entry)
 		return PROCESS_JIT_UNKNOWN;
@@ -597,13 +372,13 @@ uint64_t process_table_jit_version(struct process_table *table, const struct pro
 bool process_table_has_ended(struct process_table *table, const struct process_key *key)
 {
 	const struct process *process = process_table_find(table, key);
-	uint32_t item = find_pid(table, key->pid);
+	uint32_t item = process_index_find_pid(&table->index, key->pid);
 	struct proc proc;
 
 	if (process)
 		return process->exited;
 	if (item != HASH_TABLE_NONE) // another has its pid
-		return !is_later(key, table->entries[item]);
+		return !process_index_is_later(key, table->index.entries[item]);
 	int rc = proc_open((pid_t)key->pid, &proc);
 	if (rc)
 		return rc == -ESRCH;
@@ -621,12 +396,12 @@ static bool is_alive(const struct process_entry *entry)
 
 static void check_liveness(struct process_table *table)
 {
-	for (uint32_t i = 0; i < LIVENESS_CHECKS && i < table->slot_count; i++) {
-		uint32_t item = table->checked++ % table->slot_count;
-		struct process_entry *entry = table->entries[item];
+	for (uint32_t i = 0; i < LIVENESS_CHECKS && i < table->index.slot_count; i++) {
+		uint32_t item = table->checked++ % table->index.slot_count;
+		struct process_entry *entry = table->index.entries[item];
 
 		if (entry && !entry->process.exited && !is_alive(entry))
-			retire(table, item);
+			process_index_retire(&table->index, item);
 	}
 }
 
@@ -653,8 +428,8 @@ static void evict_excess_jit(struct process_table *table)
 	while (table->context.jit_bytes > JIT_BYTES_MAX / 4 * 3) {
 		struct process_entry *oldest = NULL;
 
-		for (uint32_t i = 0; i < table->slot_count; i++) {
-			struct process_entry *entry = table->entries[i];
+		for (uint32_t i = 0; i < table->index.slot_count; i++) {
+			struct process_entry *entry = table->index.entries[i];
 
 			if (entry && entry->jit && (!oldest || entry->used_ns < oldest->used_ns))
 				oldest = entry;
@@ -670,20 +445,21 @@ static void evict_excess_jit(struct process_table *table)
 static void count_jit(struct process_table *table)
 {
 	table->context.jit_bytes = 0;
-	for (uint32_t i = 0; i < table->slot_count; i++)
-		if (table->entries[i] && table->entries[i]->jit)
-			table->context.jit_bytes += process_jit_bytes(table->entries[i]->jit);
+	for (uint32_t i = 0; i < table->index.slot_count; i++)
+		if (table->index.entries[i] && table->index.entries[i]->jit)
+			table->context.jit_bytes += process_jit_bytes(table->index.entries[i]->jit);
 }
 
 static void evict_excess(struct process_table *table, uint64_t excess)
 {
-	_cleanup_free_ struct last_use *candidates = calloc(table->slot_count, sizeof(*candidates));
+	_cleanup_free_ struct last_use *candidates =
+		calloc(table->index.slot_count, sizeof(*candidates));
 	uint32_t count = 0;
 
 	if (!candidates)
 		return; // in the next interval
-	for (uint32_t i = 0; i < table->slot_count; i++) {
-		const struct process_entry *entry = table->entries[i];
+	for (uint32_t i = 0; i < table->index.slot_count; i++) {
+		const struct process_entry *entry = table->index.entries[i];
 
 		// Exited ones first.
 		if (entry)
@@ -692,7 +468,7 @@ static void evict_excess(struct process_table *table, uint64_t excess)
 	}
 	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i < excess; i++)
-		evict_entry(table, candidates[i].item);
+		process_index_evict(&table->index, candidates[i].item);
 }
 
 void process_table_expire(struct process_table *table, uint64_t age_ns)
@@ -700,19 +476,19 @@ void process_table_expire(struct process_table *table, uint64_t age_ns)
 	work_pool_renew(&table->context.work);
 	check_liveness(table);
 	uint64_t now = clock_monotonic_ns(); // after those that it retires
-	for (uint32_t i = 0; i < table->slot_count; i++) {
-		struct process_entry *entry = table->entries[i];
+	for (uint32_t i = 0; i < table->index.slot_count; i++) {
+		struct process_entry *entry = table->index.entries[i];
 
 		if (entry && table->context.pods)
 			note_export(table, entry, now);
 		if (entry && entry->process.exited && now - entry->exited_ns > age_ns)
-			evict_entry(table, i);
+			process_index_evict(&table->index, i);
 		else if (entry)
 			free_idle_mappings(entry, now);
 	}
 	table->exported_ns = now;
-	if (count_of(table) > PROCESSES_KEPT)
-		evict_excess(table, count_of(table) - PROCESSES_KEPT);
+	if (process_index_count(&table->index) > PROCESSES_KEPT)
+		evict_excess(table, process_index_count(&table->index) - PROCESSES_KEPT);
 	count_jit(table);
 	evict_excess_jit(table);
 	executable_table_trim(table->context.executables);
@@ -725,7 +501,8 @@ void process_table_put_off_large_files(struct process_table *table, uint64_t byt
 
 void process_table_leave_alone(struct process_table *table, pid_t pid)
 {
-	struct process_entry *entry = entry_at(table, find_pid(table, (uint32_t)pid));
+	struct process_entry *entry = process_index_at(
+		&table->index, process_index_find_pid(&table->index, (uint32_t)pid));
 
 	if (entry)
 		entry->is_held = entry->process.budget.is_left_alone = true;
@@ -774,7 +551,7 @@ void process_table_read_relabeled(const struct process_table *table,
 
 uint64_t process_table_count(const struct process_table *table)
 {
-	return count_of(table);
+	return process_index_count(&table->index);
 }
 
 void process_table_read_jit_losses(const struct process_table *table,
@@ -788,15 +565,15 @@ void process_table_read_jit_losses(const struct process_table *table,
 
 uint64_t process_table_sampled_version(const struct process_table *table)
 {
-	return table->context.described + table->indexed;
+	return table->context.described + table->index.changes;
 }
 
 void process_table_each_sampled(const struct process_table *table,
 				void (*fn)(void *context, const struct process *process),
 				void *context)
 {
-	for (uint32_t i = 0; i < table->slot_count; i++) {
-		const struct process_entry *entry = table->entries[i];
+	for (uint32_t i = 0; i < table->index.slot_count; i++) {
+		const struct process_entry *entry = table->index.entries[i];
 
 		if (entry && entry->described && entry->exact && !entry->process.exited &&
 		    !entry->kernel_thread && !entry->process.is_excluded)
