@@ -318,7 +318,9 @@ static uint64_t samples_so_far(const struct profiler *profiler)
 	return stats.bpf_counters[COUNTER_SAMPLES];
 }
 
-/* What is measured of a child in a second of its CPU time. */
+#define BOOSTED_NS (600 * NS_PER_MS)
+
+/* What is measured of a child in BOOSTED_NS of its CPU time. */
 struct boosted {
 	uint64_t cpu_ns, counted_ns, samples;
 	struct profiler_boost boost;
@@ -330,10 +332,12 @@ static struct boosted measure_boosted(struct profiler *profiler, const struct ch
 	struct boosted boosted;
 
 	profiler_set_boost(profiler, demand);
+	kill(child->pid, SIGSTOP);
 	run_for(profiler, 1500 * NS_PER_MS); // each CPU has its new period
+	kill(child->pid, SIGCONT);
 	profile_free(drain(profiler));
 	uint64_t cpu_ns = cpu_time_of(child->pid), samples = samples_so_far(profiler);
-	while (ns_between(cpu_ns, cpu_time_of(child->pid)) < NS_PER_SECOND)
+	while (ns_between(cpu_ns, cpu_time_of(child->pid)) < BOOSTED_NS)
 		run_for(profiler, 100 * NS_PER_MS);
 	struct profile *profile = drain(profiler);
 	boosted.cpu_ns = ns_between(cpu_ns, cpu_time_of(child->pid));

@@ -66,7 +66,8 @@ static int escape(const int *files)
 	TRY(process_vm_readv(parent, &here, 1, &there, 1, 0) >= 0);
 	TRY(mprotect(page, 4096, PROT_READ | PROT_EXEC) == 0);
 	TRY(mmap(NULL, 4096, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
-	TRY(syscall(SYS_setuid, 0) == 0); // not of all threads: ThreadSanitizer has one that is not confined
+	TRY(syscall(SYS_setuid, 0) ==
+	    0); // not of all threads: ThreadSanitizer has one that is not confined
 	TRY(unshare(CLONE_NEWUSER) == 0);
 	TRY(fcntl(files[0], F_SETOWN, 1) == 0);
 	TRY(dup(files[0]) >= 0);
