@@ -354,7 +354,7 @@ TEST_WORKERS ?= 2
 # Programs of unit tests: they wait half of their time, those with probes nearly all of it. End-to-end tests and browsers wait more.
 UNIT_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,3)
 E2E_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,4)
-BROWSER_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,3)
+BROWSER_WORKERS ?= $(if $(filter 1,$(TEST_WORKERS)),1,4)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 

@@ -16,6 +16,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
          "--disable-default-apps", "--no-default-browser-check", "--mute-audio", "--remote-debugging-pipe"]
 WAIT_S = 120  # generous, for a busy machine
+CLOSE_S = 1  # then it is killed: what it would write is deleted
 KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Backspace": 8, "Tab": 9, "PageUp": 33,
         "PageDown": 34}
 
@@ -60,7 +61,7 @@ class Browser:
         except (BrowserError, OSError):
             pass
         try:
-            self.process.wait(5)
+            self.process.wait(CLOSE_S)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)  # its own session, so its own group
             self.process.wait()
