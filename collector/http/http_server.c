@@ -13,9 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <arpa/inet.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
@@ -23,6 +21,7 @@
 #include "base/log.h"
 #include "base/http/http_listen.h"
 #include "collector/http/http_body.h"
+#include "collector/http/http_message.h"
 #include "collector/http/http_peers.h"
 #include "collector/http/http_queue.h"
 #include "collector/http/http_watch.h"
@@ -33,11 +32,6 @@ enum {
 	WORKERS_MAX = 64,
 	CLOSE_POLL_US = 5000,
 };
-
-// Scripts, styles and requests from this origin only; no framing, no sniffing of media types.
-#define CONTENT_SECURITY_POLICY                                                                \
-	"default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; " \
-	"form-action 'none'; frame-ancestors 'none'"
 
 /** An exchange belongs to one thread at a time: the connection's, or a worker. */
 enum exchange_state {
@@ -96,57 +90,6 @@ static void watch_transfer(struct exchange *exchange, uint64_t bytes)
 
 // ---- responses ------------------------------------------------------------------------------
 
-static void add_header(struct MHD_Response *answer, const char *name, const char *value)
-{
-	if (value)
-		MHD_add_response_header(answer, name, value);
-}
-
-static void add_headers(struct MHD_Response *answer, const struct http_response *response)
-{
-	char seconds[16], resolution[24];
-
-	add_header(answer, "Content-Type", response->media_type);
-	add_header(answer, "ETag", response->etag);
-	add_header(answer, "Content-Disposition", response->disposition);
-	add_header(answer, "Content-Encoding", response->is_gzip ? "gzip" : NULL);
-	add_header(answer, "Vary", response->varies ? "Accept-Encoding" : NULL);
-	// With an ETag the browser revalidates; other responses are never cached.
-	add_header(answer, "Cache-Control", response->etag ? "no-cache" : "no-store");
-	add_header(answer, "Content-Security-Policy", CONTENT_SECURITY_POLICY);
-	add_header(answer, "X-Content-Type-Options", "nosniff");
-	add_header(answer, "Referrer-Policy", "no-referrer");
-	add_header(answer, "Set-Cookie", response->set_cookie);
-	if (response->status == 401)
-		add_header(answer, "WWW-Authenticate", "Bearer realm=\"cairn\"");
-	if (response->status == 405)
-		add_header(answer, "Allow", response->allow ? response->allow : "GET, HEAD");
-	// An unread body must not be parsed as the next request.
-	if (response->closes || response->status == 405 || response->status == 413)
-		add_header(answer, "Connection", "close");
-	add_header(answer, "Cairn-Incomplete",
-		   response->incomplete[0] ? response->incomplete : NULL);
-	if (response->resolution_ns) {
-		snprintf(resolution, sizeof(resolution), "%llus",
-			 (unsigned long long)(response->resolution_ns / NS_PER_SECOND));
-		add_header(answer, "Cairn-Resolution", resolution);
-	}
-	if (response->retry_after_s) {
-		snprintf(seconds, sizeof(seconds), "%u", response->retry_after_s);
-		add_header(answer, "Retry-After", seconds);
-	}
-}
-
-static struct MHD_Response *make_answer(struct http_response *response)
-{
-	if (response->fixed_body)
-		return MHD_create_response_from_buffer(
-			response->fixed_size, (void *)response->fixed_body, MHD_RESPMEM_PERSISTENT);
-	// The exchange owns the body and outlives the response.
-	return MHD_create_response_from_buffer(response->body.size, response->body.bytes,
-					       MHD_RESPMEM_PERSISTENT);
-}
-
 static enum MHD_Result send_answer(struct exchange *exchange)
 {
 	struct http_response *response = &exchange->response;
@@ -161,10 +104,9 @@ static enum MHD_Result send_answer(struct exchange *exchange)
 		response->is_gzip = false;
 	}
 
-	struct MHD_Response *answer = make_answer(response);
+	struct MHD_Response *answer = http_message_answer(response);
 	if (!answer)
 		return MHD_NO;
-	add_headers(answer, response);
 	watch_transfer(exchange, response->fixed_body ? response->fixed_size : response->body.size);
 	enum MHD_Result queued =
 		MHD_queue_response(exchange->connection, (unsigned int)response->status, answer);
@@ -279,139 +221,17 @@ static void start_slow(struct exchange *exchange)
 
 // ---- requests -------------------------------------------------------------------------------
 
-static enum MHD_Result add_parameter(void *context, enum MHD_ValueKind kind, const char *name,
-				     size_t name_size, const char *value, size_t value_size)
-{
-	struct http_request *request = context;
-
-	(void)kind;
-	if (request->parameter_count == HTTP_PARAMETERS_MAX || strlen(name) != name_size ||
-	    (value && strlen(value) != value_size)) {
-		request->malformed = true;
-		return MHD_NO;
-	}
-	request->parameters[request->parameter_count++] = (struct http_parameter){
-		.name = name,
-		.value = value ? value : "",
-	};
-	return MHD_YES;
-}
-
-/** NULL: it is not known. */
-static const struct sockaddr *address_of(struct MHD_Connection *connection)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-
-	return info ? info->client_addr : NULL;
-}
-
-static void read_address(struct exchange *exchange)
-{
-	const struct sockaddr *peer = address_of(exchange->connection);
-	const void *bytes = NULL;
-
-	if (peer)
-		address_peer_name(peer, exchange->peer);
-
-	if (peer && peer->sa_family == AF_INET)
-		bytes = &((const struct sockaddr_in *)peer)->sin_addr;
-	else if (peer && peer->sa_family == AF_INET6)
-		bytes = &((const struct sockaddr_in6 *)peer)->sin6_addr;
-	if (!bytes ||
-	    !inet_ntop(peer->sa_family, bytes, exchange->address, sizeof(exchange->address)))
-		exchange->address[0] = '\0';
-}
-
-struct named_header {
-	const char *name;
-	const char *first;
-	uint32_t count;
-};
-
-static enum MHD_Result find_named(void *context, enum MHD_ValueKind kind, const char *name,
-				  const char *value)
-{
-	struct named_header *header = context;
-
-	(void)kind;
-	if (strcasecmp(name, header->name) == 0 && !header->count++)
-		header->first = value;
-	return MHD_YES;
-}
-
-static struct named_header proxy_user_of(const struct exchange *exchange)
-{
-	struct named_header header = { .name = exchange->server->options.proxy_header };
-
-	if (header.name)
-		MHD_get_connection_values(exchange->connection, MHD_HEADER_KIND, find_named,
-					  &header);
-	return header;
-}
-
-static void read_credentials(struct exchange *exchange)
-{
-	const struct http_server_options *options = &exchange->server->options;
-	struct MHD_Connection *connection = exchange->connection;
-	const union MHD_ConnectionInfo *tls =
-		options->tls
-			? MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)
-			: NULL;
-
-	const struct named_header proxy_user = proxy_user_of(exchange);
-
-	read_address(exchange);
-	exchange->request.identity = (struct identity){ .key = "unknown" };
-	exchange->request.credentials = (struct access_request){
-		.address = exchange->address,
-		.authorization =
-			MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
-		.cookie = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Cookie"),
-		.proxy_user = proxy_user.first,
-		.has_more_users = proxy_user.count > 1,
-		.tls_session = tls ? tls->tls_session : NULL,
-	};
-}
-
 static void read_request(struct exchange *exchange, const char *path)
 {
-	struct MHD_Connection *connection = exchange->connection;
+	const struct http_server_options *options = &exchange->server->options;
 	struct http_request *request = &exchange->request;
 
-	request->path = path;
+	http_message_read(exchange->connection, path, request);
+	http_message_read_peer(exchange->connection, exchange->address, exchange->peer);
 	request->deadline = &exchange->deadline;
-	request->if_none_match =
-		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "If-None-Match");
-	request->accepts_gzip = http_accepts_gzip(
-		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept-Encoding"));
-	MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, add_parameter, request);
-	read_credentials(exchange);
-}
-
-static const char *header(const struct exchange *exchange, const char *name)
-{
-	return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
-}
-
-static bool read_method(const char *text, enum http_method *ret_method)
-{
-	static const struct {
-		const char *text;
-		enum http_method method;
-	} methods[] = { { "GET", HTTP_GET },
-			{ "HEAD", HTTP_GET },
-			{ "PUT", HTTP_PUT },
-			{ "POST", HTTP_POST },
-			{ "DELETE", HTTP_DELETE } };
-
-	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-		if (strcmp(methods[i].text, text) == 0) {
-			*ret_method = methods[i].method;
-			return true;
-		}
-	}
-	return false;
+	request->identity = (struct identity){ .key = "unknown" };
+	request->credentials = http_message_credentials(exchange->connection, options->tls,
+							options->proxy_header, exchange->address);
 }
 
 /** How many bytes of a body are received with the request. */
@@ -420,7 +240,7 @@ static size_t body_max(const struct exchange *exchange, const char *method)
 	const struct http_server_options *options = &exchange->server->options;
 	struct http_request request = exchange->request;
 
-	if (!options->body_max || !read_method(method, &request.method))
+	if (!options->body_max || !http_message_method(method, &request.method))
 		return 0;
 	return options->body_max(options->context, &request);
 }
@@ -432,15 +252,16 @@ static bool is_admitted(struct exchange *exchange, const char *method)
 	struct http_response *response = &exchange->response;
 	const struct http_caller caller = {
 		.changes = strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0,
-		.host = header(exchange, "Host"),
-		.origin = header(exchange, "Origin"),
-		.fetch_site = header(exchange, "Sec-Fetch-Site"),
-		.fetch_mode = header(exchange, "Sec-Fetch-Mode"),
-		.fetch_destination = header(exchange, "Sec-Fetch-Dest"),
+		.host = http_message_header(exchange->connection, "Host"),
+		.origin = http_message_header(exchange->connection, "Origin"),
+		.fetch_site = http_message_header(exchange->connection, "Sec-Fetch-Site"),
+		.fetch_mode = http_message_header(exchange->connection, "Sec-Fetch-Mode"),
+		.fetch_destination = http_message_header(exchange->connection, "Sec-Fetch-Dest"),
 		// Profilers push without it. A browser says who made it send a POST: Origin is checked.
-		.client =
-			body_max(exchange, method) ? "push" : header(exchange, HTTP_CLIENT_HEADER),
-		.authorization = header(exchange, "Authorization"),
+		.client = body_max(exchange, method)
+				  ? "push"
+				  : http_message_header(exchange->connection, HTTP_CLIENT_HEADER),
+		.authorization = http_message_header(exchange->connection, "Authorization"),
 	};
 	struct http_refusal refusal;
 
@@ -453,22 +274,15 @@ static bool is_admitted(struct exchange *exchange, const char *method)
 	return false;
 }
 
-static bool has_body(struct MHD_Connection *connection)
-{
-	const char *size =
-		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-
-	return (size && strcmp(size, "0") != 0) ||
-	       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding");
-}
-
 static void begin_put(struct exchange *exchange)
 {
 	const struct http_server_options *options = &exchange->server->options;
 	struct http_request *request = &exchange->request;
 	struct http_response *response = &exchange->response;
 
-	if (http_body_begin_put(&exchange->body, header(exchange, "Content-Length"), response)) {
+	if (http_body_begin_put(&exchange->body,
+				http_message_header(exchange->connection, "Content-Length"),
+				response)) {
 		request->body_bytes = exchange->body.bytes_max;
 		exchange->body.fd = options->begin_upload(options->context, request, response);
 	}
@@ -480,11 +294,11 @@ static void begin_push(struct exchange *exchange, size_t bytes_max)
 {
 	struct http_response *response = &exchange->response;
 
-	exchange->request.content_type = header(exchange, "Content-Type");
-	response->closes =
-		!http_body_begin_push(&exchange->body, header(exchange, "Content-Length"),
-				      header(exchange, "Content-Encoding"), bytes_max,
-				      exchange->server->options.bodies, response);
+	exchange->request.content_type = http_message_header(exchange->connection, "Content-Type");
+	response->closes = !http_body_begin_push(
+		&exchange->body, http_message_header(exchange->connection, "Content-Length"),
+		http_message_header(exchange->connection, "Content-Encoding"), bytes_max,
+		exchange->server->options.bodies, response);
 	watch_transfer(exchange, exchange->body.bytes_max);
 }
 
@@ -507,11 +321,11 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 	read_request(exchange, path);
 	if (!is_admitted(exchange, method))
 		; // refused
-	else if (!read_method(method, &request->method))
+	else if (!http_message_method(method, &request->method))
 		http_respond_error(response, 405, "method_not_allowed", "",
 				   "only GET, HEAD, PUT, POST and DELETE are allowed");
 	else if (!admit(exchange))
-		response->closes = has_body(exchange->connection);
+		response->closes = http_message_has_body(exchange->connection);
 	else if (request->method == HTTP_PUT && exchange->server->options.begin_upload) {
 		begin_put(exchange);
 		if (!response->closes)
@@ -520,12 +334,12 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 		begin_push(exchange, body_max(exchange, method));
 		if (!response->closes)
 			return MHD_YES;
-	} else if (body_max(exchange, method) == 0 && has_body(exchange->connection))
+	} else if (body_max(exchange, method) == 0 && http_message_has_body(exchange->connection))
 		http_respond_error(response, request->method == HTTP_GET ? 413 : 405,
 				   request->method == HTTP_GET ? "too_large" : "method_not_allowed",
 				   "", "only an upload has a body");
 	else if (request->malformed) {
-		response->closes = has_body(exchange->connection);
+		response->closes = http_message_has_body(exchange->connection);
 		http_respond_error(response, 400, "invalid_argument", "",
 				   "too many parameters, or a NUL byte in one");
 	} else
@@ -666,7 +480,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	const struct sockaddr *address = address_of(connection);
+	const struct sockaddr *address = http_message_address(connection);
 	struct http_server *server = context;
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {

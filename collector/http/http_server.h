@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP server: connections, limits, threads. The only user of libmicrohttpd. Requests go to the
-// handler in its options.
+// The HTTP server: connections, limits, threads. With http_message.h the only user of libmicrohttpd. Requests go to
+// the handler in its options.
 #pragma once
 
 #include <stdbool.h>
