@@ -95,10 +95,10 @@ void metrics_encode(const struct stats *stats, struct buffer *buffer)
 	metric_text_add(buffer, "cairn_agent_spool_disk_bytes", "gauge",
 			"Bytes of batches that wait on disk (--spool-disk).",
 			(double)stats->sender.spool.folder_bytes);
-	metric_text_add(
-		buffer, "cairn_agent_spool_disk_usable", "gauge",
-		"1 if --spool-dir can be used; 0 if it is not set, or the log says why not.",
-		stats->sender.spool.uses_folder);
+	metric_text_add(buffer, "cairn_agent_spool_disk_usable", "gauge",
+			"1 if --spool-dir can be used; 0 if it is not set, or cannot be used: see "
+			"the log for the reason.",
+			stats->sender.spool.uses_folder);
 	metric_text_add(buffer, "cairn_agent_sent_bytes_total", "counter",
 			"Bytes of acknowledged batches, before compression.",
 			(double)stats->sender.bytes_sent);

@@ -37,7 +37,7 @@ static void open_throttling(struct stackless_series *series, struct process_tabl
 	cpu_throttling_read_stats(series->throttling, &stats);
 	if (stats.is_exposed)
 		event_warn(series->events, "CPU throttling",
-			   "this container can write the host's cgroups: mount them with "
+			   "this container can write the host's cgroups; mount them with "
 			   "recursiveReadOnly, or do not mount them");
 }
 
