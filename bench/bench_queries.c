@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures queries of a kept store of real data (bench_fleet.py --keep): wall time and CPU time of all threads, and a
 // fingerprint of each answer, so that two builds can be compared. The store is opened as it is; --merge merges its hours first.
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <time.h>
 
 #include "bench/arguments.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
@@ -321,33 +321,22 @@ static void merge_hours(struct bench *bench)
 
 static void parse_options(struct bench *bench, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "store", required_argument, NULL, 's' },
-		{ "repetitions", required_argument, NULL, 'r' },
-		{ "memory-mb", required_argument, NULL, 'm' },
-		{ "only", required_argument, NULL, 'o' },
-		{ "merge", no_argument, NULL, 'g' },
-		{ 0 },
+	static const char usage[] = "--store DIRECTORY [--repetitions N] [--memory-mb N] "
+				    "[--only QUERY] [--merge]";
+	const struct argument arguments[] = {
+		{ .name = "store", .text = &bench->path },
+		{ .name = "repetitions",
+		  .number = &bench->repetitions,
+		  .min = 1,
+		  .max = REPETITIONS_MAX },
+		{ .name = "memory-mb", .number = &bench->memory_mb, .min = 1, .max = 1 << 20 },
+		{ .name = "only", .text = &bench->only },
+		{ .name = "merge", .flag = &bench->merge },
 	};
-	int option;
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			bench->path = optarg;
-		else if (option == 'r')
-			bench->repetitions = (uint32_t)number_of(optarg, REPETITIONS_MAX);
-		else if (option == 'm')
-			bench->memory_mb = (uint32_t)number_of(optarg, 1 << 20);
-		else if (option == 'o')
-			bench->only = optarg;
-		else if (option == 'g')
-			bench->merge = true;
-		else
-			optind = argc + 1;
-	}
-	if (optind != argc || !bench->path)
-		die("usage: bench_queries --store DIRECTORY [--repetitions N] [--memory-mb N] "
-		    "[--only QUERY] [--merge]");
+	read_arguments(argc, argv, arguments, ARRAY_SIZE(arguments), usage);
+	if (!bench->path)
+		die("usage: bench_queries %s", usage);
 }
 
 int main(int argc, char **argv)

@@ -3,7 +3,6 @@
 // queried. Prints rows per CPU second, bytes per sample, times and memory, each with its
 // repetitions and their median. The time of generating the fleet is subtracted.
 #include <dirent.h>
-#include <getopt.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
@@ -453,47 +452,34 @@ static void fill_store(struct bench *bench)
 
 static void parse_options(struct bench *bench, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "hosts", required_argument, NULL, 'h' },
-		{ "minutes", required_argument, NULL, 'm' },
-		{ "repetitions", required_argument, NULL, 'r' },
-		{ "unit-us", required_argument, NULL, 'u' },
-		{ "memory-mb", required_argument, NULL, 'b' },
-		{ "off-cpu", required_argument, NULL, 'w' },
-		{ "keep", required_argument, NULL, 'k' },
-		{ "reuse", required_argument, NULL, 'e' },
-		{ "no-merge", no_argument, NULL, 'n' },
-		{ "only", required_argument, NULL, 'o' },
-		{ 0 },
+	const char *kept = NULL, *reused = NULL;
+	uint32_t unit_us = 100, memory_mb = 0;
+	const struct argument arguments[] = {
+		{ .name = "hosts", .number = &bench->hosts, .min = 1, .max = 10000 },
+		{ .name = "minutes", .number = &bench->minutes, .min = 1, .max = 24 * 60 },
+		{ .name = "repetitions",
+		  .number = &bench->repetitions,
+		  .min = 1,
+		  .max = REPETITIONS_MAX },
+		{ .name = "unit-us", .number = &unit_us, .min = 1, .max = 10000 },
+		{ .name = "memory-mb", .number = &memory_mb, .min = 1, .max = 1 << 20 },
+		{ .name = "off-cpu", .number = &bench->off_cpu, .min = 1, .max = 1000000 },
+		{ .name = "keep", .text = &kept },
+		{ .name = "reuse", .text = &reused }, // what --keep left: nothing is ingested
+		{ .name = "no-merge", .flag = &bench->no_merge },
+		{ .name = "only", .text = &bench->only },
 	};
-	int option;
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'h')
-			bench->hosts = (uint32_t)number_of(optarg, 10000);
-		else if (option == 'm')
-			bench->minutes = (uint32_t)number_of(optarg, 24 * 60);
-		else if (option == 'r')
-			bench->repetitions = (uint32_t)number_of(optarg, REPETITIONS_MAX);
-		else if (option == 'u')
-			bench->unit_ns = number_of(optarg, 10000) * NS_PER_US;
-		else if (option == 'b')
-			bench->memory_bytes = number_of(optarg, 1 << 20) << 20;
-		else if (option == 'w')
-			bench->off_cpu = (uint32_t)number_of(optarg, 1000000);
-		else if (option == 'k')
-			bench->path = optarg, bench->keep = true;
-		else if (option == 'e') // what --keep left: nothing is ingested
-			bench->path = optarg, bench->keep = bench->reuse = true;
-		else if (option == 'n')
-			bench->no_merge = true;
-		else if (option == 'o')
-			bench->only = optarg;
-		else
-			die("usage: bench_store [--hosts N] [--minutes N] [--repetitions N] "
-			    "[--unit-us N] [--memory-mb N] [--off-cpu N] [--keep DIRECTORY] "
-			    "[--reuse DIRECTORY] [--no-merge] [--only QUERY]");
-	}
+	read_arguments(argc, argv, arguments, ARRAY_SIZE(arguments),
+		       "[--hosts N] [--minutes N] [--repetitions N] [--unit-us N] [--memory-mb N] "
+		       "[--off-cpu N] [--keep DIRECTORY] [--reuse DIRECTORY] [--no-merge] "
+		       "[--only QUERY]");
+	bench->unit_ns = unit_us * NS_PER_US;
+	bench->memory_bytes = (uint64_t)memory_mb << 20;
+	if (kept || reused)
+		bench->path = kept ? kept : reused;
+	bench->keep = kept || reused;
+	bench->reuse = reused;
 }
 
 int main(int argc, char **argv)
@@ -504,7 +490,6 @@ int main(int argc, char **argv)
 		.hosts = 100,
 		.minutes = 60,
 		.repetitions = 5,
-		.unit_ns = 100 * NS_PER_US,
 		.path = path,
 		.type = PROFILE_TYPE_CPU,
 	};

@@ -3,12 +3,8 @@
 // agent's own sender, through gRPC, with dictionaries and retries, as of a node of its own. Pods come and go: their names change.
 // Deploys come, too: a program has another build id, and so other locations and stacks, on all nodes.
 //
-//	replay_agents --collector HOST:PORT --spool DIR [--agents 100] [--seconds 60] [--ago 0]
-//		      [--pod-seconds 600] [--deploy-seconds 300]
-//
 // --ago N replays the N seconds before now, as fast as the collector takes them, instead of in real time.
 // Each ten seconds, and at the end, a line of JSON has what was sent and what became of it.
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +17,15 @@
 #include "base/clock.h"
 #include "base/contract/label_names.h"
 #include "base/log.h"
+#include "bench/arguments.h"
+
+#define USAGE                                                                        \
+	"--collector HOST:PORT --spool DIR [--agents 100] [--seconds 60] [--ago 0] " \
+	"[--pod-seconds 600] [--deploy-seconds 300]"
 
 enum {
 	AGENTS_MAX = 10000,
+	DAY_S = 86400,
 	RECORDED_MAX = 10000, // intervals
 	LABEL_BYTES = 256,
 	SHOWN_SECONDS = 10,
@@ -368,68 +370,27 @@ static void replay(const struct settings *settings, const struct recording *reco
 	}
 }
 
-static uint32_t number_of(const char *text, uint32_t max)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
-
-	if (*end || !*text || value > max) {
-		fprintf(stderr, "replay_agents: %s is not a number up to %u\n", text, max);
-		exit(2);
-	}
-	return (uint32_t)value;
-}
-
 static struct settings read_settings(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "collector", 1, NULL, 'c' },
-		{ "spool", 1, NULL, 's' },
-		{ "agents", 1, NULL, 'a' },
-		{ "seconds", 1, NULL, 't' },
-		{ "ago", 1, NULL, 'g' },
-		{ "pod-seconds", 1, NULL, 'p' },
-		{ "deploy-seconds", 1, NULL, 'd' },
-		{ NULL, 0, NULL, 0 },
-	};
 	struct settings settings = {
 		.agents = 100, .seconds = 60, .pod_seconds = 600, .deploy_seconds = 300
 	};
-	int option;
+	const struct argument arguments[] = {
+		{ .name = "collector", .text = &settings.collector },
+		{ .name = "spool", .text = &settings.spool },
+		{ .name = "agents", .number = &settings.agents, .min = 1, .max = AGENTS_MAX },
+		{ .name = "seconds", .number = &settings.seconds, .max = DAY_S },
+		{ .name = "ago", .number = &settings.ago, .max = DAY_S },
+		{ .name = "pod-seconds", .number = &settings.pod_seconds, .min = 1, .max = DAY_S },
+		{ .name = "deploy-seconds",
+		  .number = &settings.deploy_seconds,
+		  .min = 1,
+		  .max = DAY_S },
+	};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			settings.collector = optarg;
-			break;
-		case 's':
-			settings.spool = optarg;
-			break;
-		case 'a':
-			settings.agents = number_of(optarg, AGENTS_MAX);
-			break;
-		case 't':
-			settings.seconds = number_of(optarg, 86400);
-			break;
-		case 'g':
-			settings.ago = number_of(optarg, 86400);
-			break;
-		case 'p':
-			settings.pod_seconds = number_of(optarg, 86400);
-			break;
-		case 'd':
-			settings.deploy_seconds = number_of(optarg, 86400);
-			break;
-		default:
-			exit(2);
-		}
-	}
-	if (!settings.collector || !settings.spool || !settings.agents || !settings.pod_seconds ||
-	    !settings.deploy_seconds) {
-		fprintf(stderr,
-			"replay_agents: --collector and --spool are needed, and numbers above 0\n");
-		exit(2);
-	}
+	read_arguments(argc, argv, arguments, ARRAY_SIZE(arguments), USAGE);
+	if (!settings.collector || !settings.spool)
+		die("usage: replay_agents " USAGE);
 	if (settings.ago)
 		settings.seconds = 0;
 	return settings;

@@ -2,11 +2,6 @@
 // Many agents without sampling: each sends made-up profiles through the agent's own sender, and accounts for
 // what the collector acknowledged. Each second, and at the end, a line of JSON has the account; in it all
 // times are nanoseconds of made-up CPU time.
-//
-//	virtual_agents --collector HOST:PORT --service NAME [--agents 10] [--seconds 10] [--flush-seconds 60]
-//		       [--interval-ms 1000] [--samples 50] [--spool-bytes 67108864]
-//		       [--stacks 100] [--name-bytes 16]
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +9,16 @@
 
 #include "agent/ship/identity.h"
 #include "agent/ship/sender.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/profile/profile.h"
+#include "bench/arguments.h"
+
+#define USAGE                                                                                     \
+	"--collector HOST:PORT --service NAME [--agents 10] [--seconds 10] [--flush-seconds 60] " \
+	"[--interval-ms 1000] [--samples 50] [--spool-bytes 67108864] [--stacks 100] "            \
+	"[--name-bytes 16]"
 
 enum {
 	AGENTS_MAX = 10000,
@@ -31,7 +33,7 @@ enum {
 struct settings {
 	const char *collector, *service;
 	uint32_t agents, seconds, flush_seconds, interval_ms, samples, stacks, name_bytes;
-	uint64_t spool_bytes;
+	uint32_t spool_bytes;
 };
 
 struct account {
@@ -126,33 +128,8 @@ static bool is_settled(const struct account *account)
 	return account->acknowledged + account->dropped + account->refused == account->pushed;
 }
 
-static uint32_t number(const char *text, uint32_t max)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
-
-	if (*end || !*text || value > max) {
-		fprintf(stderr, "virtual_agents: %s is not a number up to %u\n", text, max);
-		exit(2);
-	}
-	return (uint32_t)value;
-}
-
 static struct settings read_settings(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "collector", 1, NULL, 'c' },
-		{ "service", 1, NULL, 's' },
-		{ "agents", 1, NULL, 'a' },
-		{ "seconds", 1, NULL, 't' },
-		{ "interval-ms", 1, NULL, 'i' },
-		{ "samples", 1, NULL, 'n' },
-		{ "spool-bytes", 1, NULL, 'b' },
-		{ "flush-seconds", 1, NULL, 'f' },
-		{ "stacks", 1, NULL, 'k' },
-		{ "name-bytes", 1, NULL, 'l' },
-		{ NULL, 0, NULL, 0 },
-	};
 	struct settings settings = { .agents = 10,
 				     .seconds = 10,
 				     .flush_seconds = 60,
@@ -160,55 +137,25 @@ static struct settings read_settings(int argc, char **argv)
 				     .samples = 50,
 				     .stacks = 100,
 				     .spool_bytes = 64 << 20 };
-	int option;
+	const struct argument arguments[] = {
+		{ .name = "collector", .text = &settings.collector },
+		{ .name = "service", .text = &settings.service },
+		{ .name = "agents", .number = &settings.agents, .min = 1, .max = AGENTS_MAX },
+		{ .name = "seconds", .number = &settings.seconds, .max = 86400 },
+		{ .name = "flush-seconds", .number = &settings.flush_seconds, .max = 3600 },
+		{ .name = "interval-ms", .number = &settings.interval_ms, .min = 1, .max = 60000 },
+		{ .name = "samples", .number = &settings.samples, .max = SAMPLES_MAX },
+		{ .name = "spool-bytes", .number = &settings.spool_bytes, .max = 1 << 30 },
+		{ .name = "stacks", .number = &settings.stacks, .min = 1, .max = STACKS_MAX },
+		{ .name = "name-bytes", .number = &settings.name_bytes, .max = NAME_BYTES_MAX },
+	};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			settings.collector = optarg;
-			break;
-		case 's':
-			settings.service = optarg;
-			break;
-		case 'a':
-			settings.agents = number(optarg, AGENTS_MAX);
-			break;
-		case 't':
-			settings.seconds = number(optarg, 86400);
-			break;
-		case 'f':
-			settings.flush_seconds = number(optarg, 3600);
-			break;
-		case 'i':
-			settings.interval_ms = number(optarg, 60000);
-			break;
-		case 'n':
-			settings.samples = number(optarg, SAMPLES_MAX);
-			break;
-		case 'k':
-			settings.stacks = number(optarg, STACKS_MAX);
-			break;
-		case 'l':
-			settings.name_bytes = number(optarg, NAME_BYTES_MAX);
-			break;
-		case 'b':
-			settings.spool_bytes = number(optarg, 1 << 30);
-			break;
-		default:
-			exit(2);
-		}
-	}
-	if (!settings.collector || !settings.service || !settings.agents || !settings.interval_ms ||
-	    !settings.stacks) {
-		fprintf(stderr, "virtual_agents: --collector and --service are needed\n");
-		exit(2);
-	}
-	if (settings.samples > settings.stacks * (settings.interval_ms * NS_PER_MS / SLOT_NS)) {
-		fprintf(stderr,
-			"virtual_agents: an interval has room for %u samples a slot of 20 ms\n",
-			settings.stacks);
-		exit(2);
-	}
+	read_arguments(argc, argv, arguments, ARRAY_SIZE(arguments), USAGE);
+	if (!settings.collector || !settings.service)
+		die("usage: virtual_agents " USAGE);
+	if (settings.samples > settings.stacks * (settings.interval_ms * NS_PER_MS / SLOT_NS))
+		die("virtual_agents: an interval has room for %u samples a slot of 20 ms",
+		    settings.stacks);
 	return settings;
 }
 
