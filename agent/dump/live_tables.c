@@ -12,8 +12,6 @@
 #include "agent/python/python_eval_loop.h"
 #include "agent/unwind/unwind_table_build.h"
 
-enum { CACHED_ROWS_MIN = 20000 }; // smaller tables are built as fast as read
-
 /* ---- mapping pages ------------------------------------------------------------------------- */
 
 static int lay_out_range(struct live_tables *tables, const struct live_range *range)
@@ -151,10 +149,11 @@ static int find_or_build(const struct live_tables *tables, struct live_file *fil
 	if (tables->cache &&
 	    unwind_table_cache_find(tables->cache, key, marks_hash, &file->table) == 0)
 		return 0;
+	uint64_t began_ns = clock_thread_cpu_ns();
 	int rc = unwind_table_build(elf, marks, mark_count, UNWIND_TABLE_ROWS_MAX, &file->table,
 				    NULL);
 	if (!rc && tables->cache && file_version_is_of(version, elf->fd) &&
-	    file->table->row_count >= CACHED_ROWS_MIN)
+	    clock_thread_cpu_ns() - began_ns >= UNWIND_TABLE_CACHE_BUILD_NS_MIN)
 		unwind_table_cache_add(tables->cache, key, marks_hash, file->table);
 	return rc;
 }

@@ -25,10 +25,9 @@ enum {
 	// Before normal threads if permitted: on a busy node it got 60 ms in 0.8 s, and PyTorch's tables, half a second
 	// of work, came ten seconds late.
 	BUILDER_NICE = -5,
-	BATCH_MAX = 64,          // tables installed by one call
-	RULES_SHARE = 4,         // the most of all rules that a file may use,
-	BYTES_SHARE = 2,         // and of the space: libtorch uses a tenth and a third
-	CACHED_ROWS_MIN = 20000, // smaller tables are built in a millisecond
+	BATCH_MAX = 64,  // tables installed by one call
+	RULES_SHARE = 4, // the most of all rules that a file may use,
+	BYTES_SHARE = 2, // and of the space: libtorch uses a tenth and a third
 };
 
 /* A batch waits so long for more tables to share the kernel's 10 ms. */
@@ -153,14 +152,6 @@ static struct unwind_job *take_next(struct unwind_builder *builder)
 	return taken;
 }
 
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec time = { 0 };
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
-}
-
 // All at once: the main loop reads them in one call.
 static void return_jobs(struct unwind_builder *builder, struct unwind_job *const *jobs,
 			uint32_t count)
@@ -173,7 +164,7 @@ static void return_jobs(struct unwind_builder *builder, struct unwind_job *const
 		builder->done = jobs[i];
 	}
 	builder->stats.rules = unwind_rules_count(builder->rules);
-	builder->stats.build_ns = thread_cpu_ns();
+	builder->stats.build_ns = clock_thread_cpu_ns();
 	pthread_mutex_unlock(&builder->lock);
 	// Fails only if the counter is full: the descriptor is readable anyway.
 	if (write(builder->done_fd, &one, sizeof(one)) < 0)
@@ -238,10 +229,12 @@ static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 		job->from_disk = true;
 		return 0;
 	}
+	uint64_t began_ns = clock_thread_cpu_ns();
 	int rc = build_table(builder, job, elf, marks_before, mark_count, ret_table);
+	uint64_t build_ns = clock_thread_cpu_ns() - began_ns;
 	if (!rc)
 		rc = check_version(job);
-	if (!rc && builder->cache && (*ret_table)->row_count >= CACHED_ROWS_MIN)
+	if (!rc && builder->cache && build_ns >= UNWIND_TABLE_CACHE_BUILD_NS_MIN)
 		unwind_table_cache_add(builder->cache, job->key,
 				       unwind_marks_hash(builder->marks, mark_count), *ret_table);
 	return rc;
@@ -495,7 +488,7 @@ static void charge(struct unwind_builder *builder, uint64_t payer, uint64_t ns)
 
 static void work(struct unwind_builder *builder, struct unwind_job *job)
 {
-	uint64_t began_ns = thread_cpu_ns();
+	uint64_t began_ns = clock_thread_cpu_ns();
 
 	if (job->kind == UNWIND_JOB_REMOVE) {
 		job->rc = unwind_maps_remove_table(builder->maps, job->number);
@@ -504,7 +497,7 @@ static void work(struct unwind_builder *builder, struct unwind_job *job)
 	}
 	bool is_done = job->kind == UNWIND_JOB_REMOVE || build_and_load(builder, job);
 
-	charge(builder, job->payer, thread_cpu_ns() - began_ns);
+	charge(builder, job->payer, clock_thread_cpu_ns() - began_ns);
 	if (is_done)
 		return_jobs(builder, &job, 1);
 }

@@ -29,8 +29,8 @@ struct order {
 	uint32_t rules; // of its own
 	int32_t rc;     // fail instead
 	uint32_t broken;
-	uint32_t cpu_ms; // of building it
-	uint32_t rows;   // from 20,000 on it is kept on disk
+	uint32_t cpu_ms; // of building it: cached on disk from 1 on
+	uint32_t rows;
 };
 
 enum { BUILD_WAIT_S = 20 }; // for the builder to ask, at most
@@ -696,9 +696,30 @@ TEST(a_table_lacks_functions_until_they_are_analyzed)
 	close_world();
 }
 
+TEST(caches_costly_tables_only)
+{
+	static const struct order cheap = { .pages = 1, .rules = 1, .rows = 5 },
+				  costly = { .pages = 1, .rules = 1, .rows = 5, .cpu_ms = 2 };
+	char folder[] = "/tmp/cairn-unwind-tables-XXXXXX", command[64];
+	struct unwind_tables_stats stats;
+
+	assert_non_null(mkdtemp(folder));
+	for (int start = 0; start < 2; start++) {
+		open_world_with(folder, 100 * 4096);
+		want(make_file(1, cheap));
+		want(make_file(2, costly));
+		settle();
+		unwind_tables_read_stats(tables, &stats);
+		EXPECT_EQ(start, stats.from_disk, start ? "the costly one" : "none is there");
+		close_world();
+	}
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(0, system(command));
+}
+
 TEST(loads_analyzed_functions_from_disk)
 {
-	const struct order order = { .pages = 20, .rules = 1, .rows = 20000 };
+	const struct order order = { .pages = 20, .rules = 1, .rows = 20000, .cpu_ms = 2 };
 	char folder[] = "/tmp/cairn-unwind-tables-XXXXXX", command[64];
 
 	assert_non_null(mkdtemp(folder));
@@ -979,6 +1000,7 @@ RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
 	  cmocka_unit_test(keeps_analyzed_files_open_while_needed),
 	  cmocka_unit_test(one_process_fills_unused_space),
 	  cmocka_unit_test(a_table_lacks_functions_until_they_are_analyzed),
+	  cmocka_unit_test(caches_costly_tables_only),
 	  cmocka_unit_test(loads_analyzed_functions_from_disk),
 	  cmocka_unit_test(evicts_a_table_for_a_free_number),
 	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_numbers),
