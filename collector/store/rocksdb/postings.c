@@ -454,7 +454,7 @@ static int decode_pair_once(struct postings *postings, struct reader *reader, ui
 	return rc;
 }
 
-/** A pair twice would be twice in a posting list, which has room for one. */
+/** No series that was stored has a pair twice: such a record is damaged. */
 static bool has_repeated_pair(const struct indexed_series *series, const uint32_t *pairs)
 {
 	for (uint32_t i = 0; i < series->pair_count; i++) {
