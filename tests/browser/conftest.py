@@ -10,7 +10,8 @@ import urllib.parse
 import pytest
 
 from browser import Browser
-from fake_collector import Data, FakeCollector
+from fake_collector import FakeCollector
+from fake_data import Data
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(REPOSITORY / "tests" / "e2e"))

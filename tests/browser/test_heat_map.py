@@ -6,7 +6,7 @@ import time
 import urllib.parse
 
 import fake_profiles as profiles
-from fake_collector import SPIKE_AGE_S
+from fake_data import SPIKE_AGE_S
 
 SERVICE = "llm-gateway"
 ROWS = 50

@@ -7,7 +7,8 @@ import urllib.parse
 
 import pytest
 
-from fake_collector import Data, FakeCollector, SERVICES
+from fake_collector import FakeCollector
+from fake_data import Data, SERVICES
 
 HOT_TOTAL_PERCENT = 3.0  # spin_hot, which calls itself, is 3 % of each service in the fake collector
 

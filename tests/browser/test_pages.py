@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from fake_collector import Data, FakeCollector, SERVICES
+from fake_collector import FakeCollector
+from fake_data import Data, SERVICES
 
 SERVICE = "llm-gateway"
 

@@ -9,7 +9,8 @@ import pytest
 
 import fake_profiles as profiles
 from contract import CONTRACT, KNOBS, knob_sentence
-from fake_collector import Data, FakeCollector, SERVICES
+from fake_collector import FakeCollector
+from fake_data import Data, SERVICES
 
 SERVICE = "llm-gateway"
 

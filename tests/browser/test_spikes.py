@@ -3,7 +3,7 @@
 import re
 
 import fake_profiles as profiles
-from fake_collector import SPIKE_S
+from fake_data import SPIKE_S
 from test_profile_types import address, requests_to, view
 
 SERVICE = "llm-gateway"

@@ -7,7 +7,7 @@ import urllib.parse
 import pytest
 
 import fake_profiles as profiles
-from fake_collector import SPIKE_AGE_S
+from fake_data import SPIKE_AGE_S
 
 SERVICE = "llm-gateway"
 SECONDS = 8
