@@ -20,8 +20,8 @@ static const struct knob_spec knobs[KNOB_COUNT] = {
 	[KNOB_OFF_CPU_UNWIND] = { "off_cpu_unwind", "Off-CPU stacks", "off-CPU stacks at {step}",
 				  FRACTION,
 				  "Only this part of the off-CPU stacks and of the stacks of GPU "
-				  "driver calls is captured. " WEIGHTED
-				  " Wall clock stays exact." },
+				  "driver calls is captured; more of intervals above 1 "
+				  "ms. " WEIGHTED " Wall clock stays exact." },
 	[KNOB_PAGE_FAULTS_UNWIND] = { "page_faults_unwind", "Page-fault stacks",
 				      "page-fault stacks at {step}", FRACTION,
 				      "Only this part of the page faults is captured. " WEIGHTED },

@@ -105,7 +105,10 @@ __attribute__((noinline)) int end_wait(struct switch_cpu *cpu, struct thread_wai
 	mean_ns = mean_of_wait(wait);
 	if (!ns)
 		return 0;
-	*mean_ns += (__u32)capped_ns / 4 - *mean_ns / 4;
+	if (*mean_ns == WAIT_FIRST_MEAN_NS)
+		*mean_ns = (__u32)capped_ns;
+	else
+		*mean_ns += (__u32)capped_ns / 4 - *mean_ns / 4;
 	if (!wait->weight) {
 		wait_skip(wait, interval);
 		return 0;

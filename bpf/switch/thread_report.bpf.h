@@ -37,7 +37,10 @@ __attribute__((noinline)) int report_totals(struct thread_time *time, struct cou
 	return 0;
 }
 
-/* The last site at which the thread of @key was preempted, or was not. NULL: no user stack is known. */
+/*
+ * The last site at which the thread of @key was preempted, or blocked in the call that all skipped intervals were of. NULL: no
+ * user stack is known.
+ */
 static __always_inline struct wait_site *last_site(struct thread_wait *wait,
 						   const struct count_key *key, bool is_preempted)
 {
@@ -48,6 +51,7 @@ static __always_inline struct wait_site *last_site(struct thread_wait *wait,
 		struct wait_site *site = &wait->sites[i];
 
 		if (site->key.process.pid && site->is_preempted == is_preempted &&
+		    (is_preempted || wait->heads[i].call == wait->skipped_call) &&
 		    site->key.process.exec_id == key->process.exec_id &&
 		    !stack_hash_is_not_sampled(&site->key.user) &&
 		    (!last || site->last_ns > last->last_ns))
@@ -58,8 +62,8 @@ static __always_inline struct wait_site *last_site(struct thread_wait *wait,
 
 /*
  * Counts the time that got no stack since the last report, up to slot @end. Where sampled intervals stand in
- * for it, the agent scales those. Else it goes to the thread's last known stack, or to none: @unknown has
- * the thread only. Nothing is pending at the sites.
+ * for it, the agent scales those. Else it goes to the thread's last known stack of the same call, or to none: @unknown
+ * has the thread only. Nothing is pending at the sites.
  */
 __attribute__((noinline)) int report_skipped(struct thread *thread, struct count_key *unknown,
 					     __u64 end, bool is_known)
@@ -92,6 +96,7 @@ __attribute__((noinline)) int report_skipped(struct thread *thread, struct count
 		count_one(key, ns, 1);
 		key->more_slots = 0;
 	}
+	wait->skipped_call = 0;
 	wait->has_sampled = 0;
 	wait->sampled_groups = 0;
 	return 0;

@@ -41,6 +41,12 @@
 #define BUDGET_HITS      200
 #define BUDGET_MEAN_HITS (BUDGET_HITS << BUDGET_MEAN_SHIFT)
 
+/*
+ * The governor's steps are about intervals of up to 1 << this, a millisecond: longer ones are fewer, and each has more of
+ * the time, so they keep the probability that makes as much time of one capture.
+ */
+#define BUDGET_SHED_NS_BITS 20
+
 /* The lowest probability, as a power of two. */
 #define BUDGET_SHIFT_MAX   14
 #define BUDGET_QUANTUM_MIN 1024         // ns: half of a fast switch
@@ -263,6 +269,18 @@ static inline __attribute__((always_inline)) void budget_count(struct unwind_bud
 {
 	budget->counted += counts * BUDGET_COUNT;
 	budget_use(budget, counts * BUDGET_COUNT);
+}
+
+/*
+ * While the governor asks for one interval in 1 << @step at most: of intervals expected to last @expected_ns one in
+ * 1 << this. 0: unknown.
+ */
+static inline __attribute__((always_inline)) __u32 budget_shed_shift(__u32 step, __u64 expected_ns)
+{
+	for (__u32 bits = BUDGET_SHED_NS_BITS + 1; bits < BUDGET_SHED_NS_BITS + BUDGET_SHIFT_MAX;
+	     bits++)
+		step -= step && expected_ns >> bits;
+	return step;
 }
 
 /* An interval expected to last @expected_ns is kept once in 1 << this. */

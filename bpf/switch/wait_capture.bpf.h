@@ -6,7 +6,7 @@
 #include "bpf/switch/switch_stack.bpf.h"
 #include "bpf/switch/thread.bpf.h"
 
-/* Set by the agent at any time: at most one off-CPU interval in 1 << this gets a stack. */
+/* Set by the agent at any time: at most one short off-CPU interval in 1 << this gets a stack; budget_shed_shift(). */
 __u32 min_shift = 0;
 
 /*
@@ -33,12 +33,14 @@ static __always_inline bool take_site_of_call(struct thread_wait *wait,
 
 /*
  * Keeps one off-CPU interval of expected length @expected_ns in 1 << shift; it has the weight of those
- * sampled out. Without @budget the shift is @least. Returns 0 if sampled out.
+ * sampled out. Without @budget the shift is that of the governor's @step. Returns 0 if sampled out.
  */
 __attribute__((noinline)) int sample_wait(struct thread_wait *wait,
 					  const struct unwind_budget *budget, __u64 expected_ns,
-					  __u32 least)
+					  __u32 step)
 {
+	// A thread's first interval in a call may be a short one: short-lived processes have no others.
+	__u32 least = budget_shed_shift(step, expected_ns == WAIT_FIRST_MEAN_NS ? 0 : expected_ns);
 	__u32 shift = budget ? budget_shift(budget, expected_ns, least) : least;
 
 	if (!wait)

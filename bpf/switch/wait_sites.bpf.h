@@ -80,14 +80,19 @@ struct thread_wait {
 	__u32 near;       // 1 + the site that matches in user space only, or has expired; 0: none
 	__u32 call;       // call_of_wait() of the present one; 0: none
 	__u32 is_by_call; // the present one was sampled out: its site is the last one of its call
-	__u64 sp;         // the user's, in the present one
+	__u32 skipped_call; // call_of_wait() of all blocked intervals in skipped_ns; 0: none; WAIT_CALLS: not one
+	__u32 pad;
+	__u64 sp;                        // the user's, in the present one
 	__u64 skipped_ns[SKIPPED_PARTS]; // since the last report
 	struct wait_site_head heads[WAIT_SITES];
 	__u32 mean_ns[WAIT_GROUPS]; // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
 };
 
-#define WAIT_FIRST_MEAN_NS 100000000ULL // a thread's first intervals are likely to be kept
+#define WAIT_FIRST_MEAN_NS 100000000ULL // a thread's first interval in a call is likely to be kept
+
+/* Of several calls, or of none. call_of_wait() is odd. */
+#define WAIT_CALLS 2
 
 static __always_inline bool wait_lock(struct thread_wait *wait)
 {
@@ -411,11 +416,17 @@ static __always_inline void wait_note_weight(struct thread_wait *wait,
 static __always_inline void wait_skip(struct thread_wait *wait,
 				      const struct thread_interval *interval)
 {
+	__u32 call = wait->call ? wait->call : WAIT_CALLS;
+
 	wait->skipped_ns[SKIPPED_BLOCKED] += interval->ns[THREAD_BLOCKED];
-	if (wait->group)
-		wait->skipped_ns[SKIPPED_RUN_QUEUE] += interval->ns[THREAD_RUN_QUEUE];
-	else
+	if (!wait->group) {
 		wait->skipped_ns[SKIPPED_PREEMPTED] += interval->ns[THREAD_RUN_QUEUE];
+		return;
+	}
+	wait->skipped_ns[SKIPPED_RUN_QUEUE] += interval->ns[THREAD_RUN_QUEUE];
+	if (wait->skipped_call && wait->skipped_call != call)
+		call = WAIT_CALLS;
+	wait->skipped_call = call;
 }
 
 /*

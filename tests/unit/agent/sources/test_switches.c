@@ -475,6 +475,80 @@ TEST(caches_two_sites_in_turn)
 	close_switches(&fixture);
 }
 
+static volatile sig_atomic_t changes_call;
+
+static void change_call(int signal)
+{
+	(void)signal;
+	changes_call = 1;
+}
+
+/* Sleeps @ms at a time, until SIGUSR1 in one system call, then in another. */
+static pid_t start_changing_calls(int ms)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGUSR1, change_call);
+	while (!changes_call)
+		sleep_ns((uint64_t)ms * NS_PER_MS);
+	for (;;)
+		poll(NULL, 0, ms);
+}
+
+static void end_child(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+/* Of 15 intervals a second each is worth its stack, whatever becomes of a thousand shorter ones. */
+TEST(shedding_keeps_stacks_of_long_waits)
+{
+	uint64_t before[COUNTER_COUNT], after[COUNTER_COUNT];
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	pid_t child = start_changing_calls(70);
+	struct fixture fixture = open_switches_of(false, 0, child);
+	switches_set_step(fixture.switches, 3); // one in 64
+	sleep_ns(200 * NS_PER_MS);
+	loader_read_counters(fixture.loader, before);
+	sleep_ns(1000 * NS_PER_MS);
+	loader_read_counters(fixture.loader, after);
+	end_child(child);
+
+	uint64_t kept = after[COUNTER_STACK_CACHE_HITS] - before[COUNTER_STACK_CACHE_HITS] +
+			after[COUNTER_OFF_CPU_UNWOUND] - before[COUNTER_OFF_CPU_UNWOUND];
+	print_message("kept %" PRIu64 "\n", kept);
+	assert_true(kept >= 5);
+	close_switches(&fixture);
+}
+
+TEST(no_wait_has_the_stack_of_another_call)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	pid_t child = start_changing_calls(3);
+	struct fixture fixture = open_switches(false);
+	sleep_ns(200 * NS_PER_MS); // its stack in nanosleep() is known
+	switches_set_step(fixture.switches, 7);
+	kill(child, SIGUSR1);
+	sleep_ns(50 * NS_PER_MS);
+	drain(&fixture, &(struct counted){ 0 });
+	sleep_ns(300 * NS_PER_MS);
+	struct counted counted = { .pid = (uint32_t)child };
+	drain(&fixture, &counted);
+	end_child(child);
+	print_message("%.1f of %.1f ms without a stack\n", counted.without_stack_ns / 1e6,
+		      counted.ns[SAMPLE_KIND_OFF_CPU] / 1e6);
+	assert_true(counted.without_stack_ns > counted.ns[SAMPLE_KIND_OFF_CPU] * 8 / 10);
+	assert_true(counted.ns[SAMPLE_KIND_OFF_CPU] > 200 * NS_PER_MS);
+	close_switches(&fixture);
+}
+
 #if defined(__x86_64__)
 /* Sleeps with a stack of one frame: by frame pointers it is complete. */
 static pid_t start_sleeping(void)
@@ -714,6 +788,8 @@ RUN_TESTS(
 	cmocka_unit_test(sampled_off_cpu_time_matches_totals),
 	cmocka_unit_test(waits_sampled_out_have_their_calls_stack),
 	cmocka_unit_test(caches_two_sites_in_turn),
+	cmocka_unit_test(shedding_keeps_stacks_of_long_waits),
+	cmocka_unit_test(no_wait_has_the_stack_of_another_call),
 	cmocka_unit_test(a_process_without_stacks_keeps_totals),
 	cmocka_unit_test(accounts_for_all_thread_time),
 	cmocka_unit_test(raw_tracepoints_account_for_all_time),

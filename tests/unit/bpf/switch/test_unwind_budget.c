@@ -321,7 +321,29 @@ TEST(does_not_charge_stolen_time)
 	assert_true(budget.used < BUDGET_UNITS);
 }
 
-RUN_TESTS(cmocka_unit_test(samples_out_more_when_unwinding_is_slow),
+TEST(shedding_is_for_short_waits)
+{
+	static const struct {
+		uint64_t expected_ns;
+		uint32_t step, shift;
+	} cases[] = {
+		{ 0, 0, 0 },              // nothing is shed
+		{ 100 * MS, 0, 0 },       //
+		{ 0, 6, 6 },              // unknown
+		{ MS, 6, 6 },             // a millisecond and less
+		{ 3 * MS, 6, 5 },         //
+		{ 10 * MS, 6, 3 },        //
+		{ 100 * MS, 6, 0 },       // longer than 64 of those
+		{ 100 * MS, 14, 8 },      // the last step
+		{ 4294967295ULL, 14, 3 }, // the longest that is known
+	};
+
+	for EACH (c, cases)
+		EXPECT_EQ(c->shift, budget_shed_shift(c->step, c->expected_ns), "shift");
+}
+
+RUN_TESTS(cmocka_unit_test(shedding_is_for_short_waits),
+	  cmocka_unit_test(samples_out_more_when_unwinding_is_slow),
 	  cmocka_unit_test(long_waits_have_stacks_beside_many_hits),
 	  cmocka_unit_test(does_not_charge_stolen_time),
 	  cmocka_unit_test(coarsens_time_before_sampling_out),
