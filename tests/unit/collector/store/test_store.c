@@ -38,7 +38,7 @@ static void write_file(const char *directory, const char *name, const char *text
 	assert_int_equal(strlen(text), write(fd, text, strlen(text)));
 }
 
-TEST(leaves_foreign_directories_alone)
+TEST(leaves_foreign_folders_alone)
 {
 	struct store_options options = { 0 };
 	char path[64];
@@ -46,7 +46,7 @@ TEST(leaves_foreign_directories_alone)
 	directory_new(path);
 	options.path = path;
 	write_file(path, "CURRENT", "somebody else's\n");
-	expect_refused(&options, -EBADMSG, "choose another directory");
+	expect_refused(&options, -EBADMSG, "choose another folder");
 	directory_remove(path);
 	options.path = "/nonexistent/parent/store";
 	expect_refused(&options, -ENOENT, "parent");
@@ -706,7 +706,7 @@ TEST(writes_rollups_where_they_save_rows)
 
 RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of_another_format),
 	  cmocka_unit_test(opens_a_newer_store_that_says_it_may),
-	  cmocka_unit_test(leaves_foreign_directories_alone),
+	  cmocka_unit_test(leaves_foreign_folders_alone),
 	  cmocka_unit_test(names_the_user_that_may_not_write),
 	  cmocka_unit_test(refuses_a_second_process),
 	  cmocka_unit_test(makes_a_lost_list_of_files_again),
