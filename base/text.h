@@ -26,6 +26,14 @@ static inline const char *path_base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+/** The same; but all of a path that ends with a slash. */
+static inline const char *path_shown_name(const char *path)
+{
+	const char *name = path_base_name(path);
+
+	return *name ? name : path;
+}
+
 /** The value of a hexadecimal digit; -1: it is none. */
 static inline int text_hex_digit(char c)
 {

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/elf/elf_symbols.h"
@@ -63,15 +62,6 @@ static void launch(const struct bench *bench)
 	bench->launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
-// Others run on this machine, too.
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
 // ---- a call -----------------------------------------------------------------------------------
 
 struct site_case {
@@ -101,11 +91,11 @@ static double median(double *values)
 
 static double time_calls(const struct bench *bench, uint32_t calls)
 {
-	uint64_t begin_ns = thread_cpu_ns();
+	uint64_t begin_ns = clock_thread_cpu_ns();
 
 	for (uint32_t i = 0; i < calls; i++)
 		launch(bench);
-	return (double)(thread_cpu_ns() - begin_ns) / calls;
+	return (double)(clock_thread_cpu_ns() - begin_ns) / calls;
 }
 
 static double time_case(const struct bench *bench, const struct site_case *row)
@@ -176,10 +166,10 @@ static void *pace(void *context)
 		uint64_t due =
 			(clock_monotonic_ns() - begin_ns) / (NS_PER_SECOND / LAUNCHES_PER_SECOND);
 
-		uint64_t begin_cpu_ns = thread_cpu_ns();
+		uint64_t begin_cpu_ns = clock_thread_cpu_ns();
 		for (; pacer->launches < due && !pacer->stop; pacer->launches++)
 			launch(pacer->bench);
-		pacer->cpu_ns += thread_cpu_ns() - begin_cpu_ns;
+		pacer->cpu_ns += clock_thread_cpu_ns() - begin_cpu_ns;
 		usleep(1000);
 	}
 	pacer->wall_ns = clock_monotonic_ns() - begin_ns;

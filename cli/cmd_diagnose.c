@@ -60,18 +60,6 @@ static int parse(int argc, char **argv, struct diagnose_options *options,
 
 // ---- the answer in words --------------------------------------------------------------------
 
-// Names come from processes and are hostile.
-static void print_text(const char *text)
-{
-	char *copy = strdup(text);
-
-	if (!copy)
-		return;
-	text_make_printable(copy);
-	fputs(copy, stdout);
-	free(copy);
-}
-
 static double percent_of(const json_t *object, const char *key)
 {
 	return 100 * json_number_value(json_object_get(object, key));
@@ -107,7 +95,7 @@ static void print_gpu_figures(const json_t *gpu)
 	json_array_foreach(json_object_get(gpu, "figures"), i, figure)
 	{
 		print_value(figure);
-		print_text(json_text_of(figure, "title"));
+		text_print(json_text_of(figure, "title"));
 		printf("\n");
 	}
 }
@@ -122,7 +110,7 @@ static void print_gpu_causes(const json_t *gpu)
 		if (!json_is_true(json_object_get(share, "reached")))
 			continue;
 		printf("  %7.1f %% --> ", percent_of(share, "share"));
-		print_text(json_text_of(share, "title"));
+		text_print(json_text_of(share, "title"));
 		printf(" (threshold %.0f %%)\n", percent_of(share, "threshold"));
 	}
 }
@@ -137,9 +125,9 @@ static void print_unknown(const json_t *gpu)
 	json_array_foreach(json_object_get(gpu, "unknown"), i, figure)
 	{
 		printf("  - ");
-		print_text(json_text_of(figure, "title"));
+		text_print(json_text_of(figure, "title"));
 		printf(" (source: ");
-		print_text(json_text_of(figure, "source"));
+		text_print(json_text_of(figure, "source"));
 		printf(")\n");
 	}
 }
@@ -151,12 +139,12 @@ static void print_late(const json_t *gpu)
 	if (!json_is_object(late))
 		return;
 	printf("\nOther ranks of the node wait for rank ");
-	print_text(*json_text_of(late, "rank") ? json_text_of(late, "rank") : "?");
+	text_print(*json_text_of(late, "rank") ? json_text_of(late, "rank") : "?");
 	printf(" of communicator ");
-	print_text(json_text_of(late, "communicator"));
+	text_print(json_text_of(late, "communicator"));
 	if (*json_text_of(late, "node")) {
 		printf(", on ");
-		print_text(json_text_of(late, "node"));
+		text_print(json_text_of(late, "node"));
 	}
 	printf(".\n");
 }
@@ -170,9 +158,9 @@ static void print_gpu(const json_t *root)
 	// As the verdict it is printed already.
 	if (strcmp(json_text_of(gpu, "class"), json_text_of(root, "class")) != 0) {
 		printf("\nThe GPU: ");
-		print_text(json_text_of(gpu, "title"));
+		text_print(json_text_of(gpu, "title"));
 		printf(" (confidence: ");
-		print_text(json_text_of(gpu, "confidence"));
+		text_print(json_text_of(gpu, "confidence"));
 		printf(")\n");
 	}
 	if (json_is_true(json_object_get(gpu, "intermittent")))
@@ -204,7 +192,7 @@ static void print_shares(const json_t *root)
 			printf("\nShares of the time that threads were not idle:\n");
 		any = true;
 		printf("  %5.1f %%  ", percent_of(share, "share"));
-		print_text(json_text_of(share, "title"));
+		text_print(json_text_of(share, "title"));
 		printf(" (threshold %.0f %%%s)%s\n", percent_of(share, "threshold"),
 		       is_throttling ? " of running and runnable time" : "",
 		       json_is_true(json_object_get(share, "reached")) ? " <--" : "");
@@ -220,7 +208,7 @@ static void print_stack(const json_t *stack)
 	json_array_foreach(json_object_get(stack, "frames"), i, frame)
 	{
 		printf("    ");
-		print_text(json_is_string(frame) ? json_string_value(frame) : "");
+		text_print(json_is_string(frame) ? json_string_value(frame) : "");
 		printf("\n");
 	}
 	if (json_is_true(json_object_get(stack, "cut")))
@@ -232,7 +220,7 @@ static void print_finding(const json_t *evidence)
 {
 	if (!*json_text_of(evidence, "finding"))
 		return;
-	print_text(json_text_of(evidence, "finding"));
+	text_print(json_text_of(evidence, "finding"));
 	printf("\n");
 }
 
@@ -244,12 +232,12 @@ static void print_evidence(const json_t *evidence)
 	if (!json_array_size(json_object_get(evidence, "stacks")))
 		return;
 	printf("\n");
-	print_text(*json_text_of(evidence, "what") ? json_text_of(evidence, "what") : "Where");
+	text_print(*json_text_of(evidence, "what") ? json_text_of(evidence, "what") : "Where");
 	printf(", in ");
-	print_text(json_text_of(evidence, "type"));
+	text_print(json_text_of(evidence, "type"));
 	if (*json_text_of(evidence, "wait")) {
 		printf(", wait=");
-		print_text(json_text_of(evidence, "wait"));
+		text_print(json_text_of(evidence, "wait"));
 	}
 	printf(" (leaf first):\n");
 	// That of the first is printed below the verdict.
@@ -281,9 +269,9 @@ static void print_changed(const json_t *root)
 	json_array_foreach(changed, i, spike)
 	{
 		printf("  ");
-		print_text(json_text_of(spike, "title"));
+		text_print(json_text_of(spike, "title"));
 		printf("\n    ");
-		print_text(json_text_of(spike, "sentence"));
+		text_print(json_text_of(spike, "sentence"));
 		printf("\n");
 	}
 }
@@ -297,7 +285,7 @@ static void print_advice(const json_t *root)
 	json_array_foreach(json_object_get(root, "advice"), i, sentence)
 	{
 		printf("  - ");
-		print_text(json_is_string(sentence) ? json_string_value(sentence) : "");
+		text_print(json_is_string(sentence) ? json_string_value(sentence) : "");
 		printf("\n");
 	}
 }
@@ -313,9 +301,9 @@ static int print_verdict(const struct api_request *request, const struct http_re
 				 "%s did not answer with a verdict; is it a cairn-collector?",
 				 request->collector_http);
 	}
-	print_text(json_text_of(root, "title"));
+	text_print(json_text_of(root, "title"));
 	printf(" (confidence: ");
-	print_text(json_text_of(root, "confidence"));
+	text_print(json_text_of(root, "confidence"));
 	printf(")\n");
 	if (!json_is_true(json_object_get(json_object_get(root, "figures"), "has_wall_clock")) &&
 	    strcmp(json_text_of(root, "class"), "no_data") != 0)

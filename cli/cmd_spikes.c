@@ -81,18 +81,6 @@ static int parse(int argc, char **argv, struct spikes_options *options,
 	return rc ? rc : api_request_check(&options->request, err);
 }
 
-// Names come from processes and are hostile.
-static void print_text(const char *text)
-{
-	char *copy = strdup(text);
-
-	if (!copy)
-		return;
-	text_make_printable(copy);
-	fputs(copy, stdout);
-	free(copy);
-}
-
 /** "2026-11-28T14:02:31.24Z": what --from takes. */
 static const char *moment_text(uint64_t ns, char text[TIME_TEXT_BYTES])
 {
@@ -118,7 +106,7 @@ static void print_line(const char *indent, const char *text)
 	if (!*text)
 		return;
 	fputs(indent, stdout);
-	print_text(text);
+	text_print(text);
 	printf("\n");
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 enum { FOLDED_SHOWN = 8 }; // threads listed of those with an equal stack
@@ -58,13 +59,6 @@ const char *dump_text_short_path(const char *path)
 	return path;
 }
 
-static const char *file_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 /* ---- frames -------------------------------------------------------------------------------- */
 
 static const char *frame_colour(const struct dump_frame *frame)
@@ -94,7 +88,7 @@ static void write_python(struct buffer *text, const struct dump_frame *frame)
 /* "PyObject_Call (libpython3.11.so.1.0) object.c:123", "libfoo.so+0x1234" */
 static void write_native(struct buffer *text, const struct dump_frame *frame)
 {
-	const char *module = file_name(frame->module);
+	const char *module = path_shown_name(frame->module);
 
 	if (!frame->name[0] && frame->kind != FRAME_KIND_NATIVE)
 		buffer_printf(text, "0x%" PRIx64 " (%s)", frame->address, module);
@@ -105,7 +99,7 @@ static void write_native(struct buffer *text, const struct dump_frame *frame)
 	else
 		buffer_printf(text, "%s (%s)", frame->name, module);
 	if (frame->file[0])
-		buffer_printf(text, " %s", file_name(frame->file));
+		buffer_printf(text, " %s", path_shown_name(frame->file));
 	if (frame->file[0] && frame->line)
 		buffer_printf(text, ":%u", frame->line);
 }

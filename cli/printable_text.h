@@ -9,3 +9,5 @@ enum { FUNCTION_NAME_BYTES = 512 }; // longer display names are cut
  * UTF-8. Names come from processes and are hostile.
  */
 void text_make_printable(char *text);
+/** Print what that leaves of @text. */
+void text_print(const char *text);

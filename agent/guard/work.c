@@ -2,7 +2,6 @@
 #include "agent/guard/work.h"
 
 #include <stddef.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/id128.h"
@@ -11,17 +10,9 @@ enum { READS_PER_CHECK = 16 }; // of the clock, which costs a fraction of a read
 
 static _Thread_local struct work *innermost;
 
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t cpu_ns(const struct work_budget *budget)
 {
-	return budget && budget->pool->cpu_ns ? budget->pool->cpu_ns() : thread_cpu_ns();
+	return budget && budget->pool->cpu_ns ? budget->pool->cpu_ns() : clock_thread_cpu_ns();
 }
 
 static uint64_t limit_or(uint64_t limit_ns, uint64_t default_ns)

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/elf/elf.h"
@@ -122,14 +121,6 @@ static int read_with(struct executable_entry *entry, int debug_fd)
 	return file_symbols_read(entry->fd, &search, debug_fd, &entry->symbols);
 }
 
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
 static void charge_reading(struct executable_table *table, const struct executable_entry *entry,
 			   uint64_t ns)
 {
@@ -146,7 +137,7 @@ static bool may_read_symbols(const struct executable_table *table,
 
 static int read_symbols(struct executable_table *table, struct executable_entry *entry)
 {
-	uint64_t begin_ns = thread_cpu_ns();
+	uint64_t begin_ns = clock_thread_cpu_ns();
 	int rc = read_with(entry, take_fd(entry->debug_fd));
 
 	if (!rc && file_symbols_want_more(&entry->symbols)) {
@@ -157,7 +148,7 @@ static int read_symbols(struct executable_table *table, struct executable_entry 
 			rc = read_with(entry, debug_fd);
 		}
 	}
-	charge_reading(table, entry, thread_cpu_ns() - begin_ns);
+	charge_reading(table, entry, clock_thread_cpu_ns() - begin_ns);
 	if (!executable_entry_has_file(entry)) {
 		file_symbols_deinit(&entry->symbols);
 		return 0;

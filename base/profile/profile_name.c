@@ -5,19 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/utf8.h"
-
-static const char *basename_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
 
 static void format_unresolved(const struct profile *profile, const struct location *location,
 			      char *name, size_t size)
 {
-	const char *module = basename_of(profile_string(profile, location->module));
+	const char *module = path_shown_name(profile_string(profile, location->module));
 
 	snprintf(name, size, "%s+0x%llx%s", *module ? module : "[unknown]",
 		 (unsigned long long)location->offset,
@@ -28,7 +22,7 @@ static void format_line(const struct profile *profile, enum frame_kind kind,
 			const struct line *line, char *name, size_t size)
 {
 	const char *function = profile_string(profile, line->name);
-	const char *file = basename_of(profile_string(profile, line->file));
+	const char *file = path_shown_name(profile_string(profile, line->file));
 
 	if (kind == FRAME_KIND_KERNEL)
 		snprintf(name, size, "%s_[k]", function);

@@ -4,12 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *basename_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
+#include "base/text.h"
 
 static const struct line *line_of(const struct profile *profile, const struct location *location,
 				  uint32_t line)
@@ -29,7 +24,7 @@ void frame_title(const struct profile *profile, const struct location *location,
 		location_display_name(profile, location, line, ret_title, size);
 		return;
 	}
-	const char *file = basename_of(profile_string(profile, named->file));
+	const char *file = path_shown_name(profile_string(profile, named->file));
 	const char *function = profile_string(profile, named->name);
 
 	if (lines == FRAME_LINES_NONE)
@@ -43,7 +38,7 @@ void frame_title_of_source(const struct source_line *source, enum frame_lines li
 			   char *ret_title, size_t size)
 {
 	if (lines == FRAME_LINES_ALL && *source->name && *source->file && source->number)
-		snprintf(ret_title, size, "%s (%s:%u)", source->name, basename_of(source->file),
+		snprintf(ret_title, size, "%s (%s:%u)", source->name, path_shown_name(source->file),
 			 source->number);
 	else
 		snprintf(ret_title, size, "%s", source->name);

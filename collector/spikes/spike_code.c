@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 
 #define NEARLY_ALL    0.8 // of the largest share: a deeper function tells more
 #define CALLER_SHARE  0.2 // less explains nothing
@@ -93,13 +94,6 @@ static void function_name(const char *name, enum frame_kind kind, char text[CAUS
 		strcpy(colon, ")");
 }
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static bool begins_with_any(const char *text, const char *const *prefixes)
 {
 	for (; *prefixes; prefixes++) {
@@ -115,7 +109,7 @@ static bool is_interpreter(const struct flame_tree *tree, uint32_t node)
 	const char *module = string_table_get(&tree->strings, tree->nodes[node].module);
 
 	return tree->nodes[node].kind == FRAME_KIND_NATIVE &&
-	       begins_with_any(base_of(module), modules);
+	       begins_with_any(path_base_name(module), modules);
 }
 
 /** Code that nobody who reads this wrote: a spike lies in what calls it. */
@@ -128,7 +122,7 @@ static bool is_library(const struct flame_tree *tree, uint32_t node)
 					     "clone", NULL };
 	const char *module = string_table_get(&tree->strings, tree->nodes[node].module);
 
-	return begins_with_any(base_of(module), modules) ||
+	return begins_with_any(path_base_name(module), modules) ||
 	       begins_with_any(node_name(tree, node), names);
 }
 

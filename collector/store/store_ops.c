@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collector/store/agent_table.h"
 #include "collector/store/rows.h"
 
 enum { TYPE_BYTES_MAX = LABEL_VALUE_BYTES_MAX };
@@ -16,8 +17,15 @@ void store_close(struct store *store)
 }
 
 /** Limits that hold for each implementation. */
-static int check_profile(const struct profile *profile, struct error *err)
+static int check_batch(const struct store_batch_id *batch, const struct profile *profile,
+		       struct error *err)
 {
+	if (!batch->sequence || batch->sequence > SEQUENCE_MAX)
+		return error_set(err, -EINVAL, "sequence: %llu is not between 1 and 2^48",
+				 (unsigned long long)batch->sequence);
+	if (profile->slot_ns < SLOT_NS_MIN || profile->slot_ns > MINUTE_NS)
+		return error_set(err, -EINVAL, "slot_ns: %llu is not between 1 ms and 60 s",
+				 (unsigned long long)profile->slot_ns);
 	for (uint32_t i = 0; i < profile->series_count; i++)
 		if (strlen(profile_string(profile, profile->series[i].type)) > TYPE_BYTES_MAX)
 			return error_set(err, -EINVAL, "series[%u].type is longer than %d bytes", i,
@@ -29,7 +37,7 @@ int store_append(struct store *store, const struct store_batch_id *batch,
 		 const struct profile *profile, struct store_append_result *ret_result,
 		 struct error *err)
 {
-	int rc = check_profile(profile, err);
+	int rc = check_batch(batch, profile, err);
 
 	return rc ? rc : store->ops->append(store, batch, profile, ret_result, err);
 }

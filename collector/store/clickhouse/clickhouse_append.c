@@ -56,18 +56,6 @@ static void append_deinit(struct append *append)
 	definitions_unref(append->definitions);
 }
 
-static int check_batch(const struct store_batch_id *batch, const struct profile *profile,
-		       struct error *err)
-{
-	if (!batch->sequence || batch->sequence > SEQUENCE_MAX)
-		return error_set(err, -EINVAL, "sequence: %llu is not between 1 and 2^48",
-				 (unsigned long long)batch->sequence);
-	if (profile->slot_ns < SLOT_NS_MIN || profile->slot_ns > MINUTE_NS)
-		return error_set(err, -EINVAL, "slot_ns: %llu is not between 1 ms and 60 s",
-				 (unsigned long long)profile->slot_ns);
-	return 0;
-}
-
 // ---- which batch it is ----------------------------------------------------------------------------
 
 static void identify(struct append *append, const struct store_batch_id *batch)
@@ -536,10 +524,8 @@ int clickhouse_append(struct clickhouse_store *store, const struct store_batch_i
 	_cleanup_(append_deinit) struct append append = { .store = store, .profile = profile };
 	struct store_append_result result = { 0 };
 	uint64_t last = 0;
-	int rc = check_batch(batch, profile, err);
+	int rc = clickhouse_check_shards(store, err);
 
-	if (!rc)
-		rc = clickhouse_check_shards(store, err);
 	if (rc)
 		return rc;
 	identify(&append, batch);

@@ -439,18 +439,6 @@ static int encode_target(struct append *append, struct target *target)
 
 // ---- the batch ------------------------------------------------------------------------------------
 
-static int check_batch(const struct store_batch_id *batch, const struct profile *profile,
-		       struct error *err)
-{
-	if (!batch->sequence || batch->sequence > SEQUENCE_MAX)
-		return error_set(err, -EINVAL, "sequence: %llu is not between 1 and 2^48",
-				 (unsigned long long)batch->sequence);
-	if (profile->slot_ns < SLOT_NS_MIN || profile->slot_ns > MINUTE_NS)
-		return error_set(err, -EINVAL, "slot_ns: %llu is not between 1 ms and 60 s",
-				 (unsigned long long)profile->slot_ns);
-	return 0;
-}
-
 static int prepare(struct append *append, const struct store_batch_id *batch, struct error *err)
 {
 	append->sample_targets = malloc(append->profile->sample_count + 1);
@@ -513,10 +501,8 @@ int rocksdb_append(struct rocksdb_store *store, const struct store_batch_id *bat
 {
 	struct store_append_result result = { 0 };
 	_cleanup_(append_deinit) struct append append = { .store = store, .profile = profile };
-	int rc = check_batch(batch, profile, err);
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
 	result.duplicate = is_duplicate(store, batch); // a shortcut; the commit decides
 	if (!result.duplicate) {
 		rc = prepare(&append, batch, err);
