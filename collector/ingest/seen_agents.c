@@ -32,20 +32,32 @@ void seen_agents_free(struct seen_agents *agents)
 	free(agents);
 }
 
-static bool is_start_of(const struct seen_agent *agent, const struct batch_id *batch)
+/* Who sent a batch. Machine and start are the message's own claim, the tenant is of the credential. */
+struct sender {
+	const struct batch_id *batch;
+	char tenant[ACCESS_TENANT_BYTES];
+};
+
+static bool is_of_machine(const struct seen_agent *agent, const struct sender *sender)
 {
-	return id128_equal(agent->boot, batch->boot) && id128_equal(agent->machine, batch->agent);
+	return id128_equal(agent->machine, sender->batch->agent) &&
+	       strcmp(agent->tenant, sender->tenant) == 0;
+}
+
+static bool is_start_of(const struct seen_agent *agent, const struct sender *sender)
+{
+	return id128_equal(agent->boot, sender->batch->boot) && is_of_machine(agent, sender);
 }
 
 /** The agent's entry, or a free one for it, or the least recently seen. */
-static struct seen_agent *find(struct seen_agents *agents, const struct batch_id *batch)
+static struct seen_agent *find(struct seen_agents *agents, const struct sender *sender)
 {
 	struct seen_agent *oldest = &agents->agents[0];
 
 	for (uint32_t i = 0; i < agents->count; i++) {
 		struct seen_agent *agent = &agents->agents[i];
 
-		if (is_start_of(agent, batch))
+		if (is_start_of(agent, sender))
 			return agent;
 		if (agent->seen_ns < oldest->seen_ns)
 			oldest = agent;
@@ -59,10 +71,10 @@ static struct seen_agent *find(struct seen_agents *agents, const struct batch_id
  * A new agent has most likely replaced the one before on its machine. If both run, the other counts again
  * once it sends.
  */
-static void replace(struct seen_agents *agents, struct id128 machine)
+static void replace(struct seen_agents *agents, const struct sender *sender)
 {
 	for (uint32_t i = 0; i < agents->count; i++)
-		if (id128_equal(agents->agents[i].machine, machine))
+		if (is_of_machine(&agents->agents[i], sender))
 			agents->agents[i].replaced = true;
 }
 
@@ -78,16 +90,19 @@ static void copy_label(const struct profile *profile, const char *name, char *te
 void seen_agents_note(struct seen_agents *agents, const struct batch_id *batch,
 		      const struct profile *profile, uint64_t now_ns)
 {
+	struct sender sender = { .batch = batch };
+
+	copy_label(profile, LABEL_TENANT, sender.tenant, sizeof(sender.tenant));
 	pthread_mutex_lock(&agents->lock);
-	struct seen_agent *agent = find(agents, batch);
-	if (!is_start_of(agent, batch)) {
-		replace(agents, batch->agent);
+	struct seen_agent *agent = find(agents, &sender);
+	if (!is_start_of(agent, &sender)) {
+		replace(agents, &sender);
 		*agent = (struct seen_agent){ .machine = batch->agent,
 					      .boot = batch->boot,
 					      .first_ns = now_ns };
+		memcpy(agent->tenant, sender.tenant, sizeof(agent->tenant));
 	}
 	copy_label(profile, LABEL_NODE, agent->node, sizeof(agent->node));
-	copy_label(profile, LABEL_TENANT, agent->tenant, sizeof(agent->tenant));
 	snprintf(agent->version, sizeof(agent->version), "%s", batch->agent_version);
 	agent->seen_ns = now_ns;
 	agent->replaced = false;

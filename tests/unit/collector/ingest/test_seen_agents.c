@@ -66,6 +66,17 @@ TEST(lists_a_tenants_agents_by_node)
 	seen_agents_free(agents);
 }
 
+TEST(no_tenant_replaces_anothers_agent)
+{
+	struct seen_agents *agents = seen_agents_new();
+
+	note(agents, 1, 1, "node-a", "red", NOW);
+	note(agents, 1, 2, "node-x", "blue", NOW + NS_PER_SECOND); // claims the same machine,
+	note(agents, 1, 1, "node-y", "blue", NOW + NS_PER_SECOND); // and the same start
+	expect_list(agents, "red", "node-a:1:3");
+	seen_agents_free(agents);
+}
+
 TEST(a_restarted_agent_counts_once)
 {
 	struct seen_agents *agents = seen_agents_new();
@@ -98,4 +109,5 @@ TEST(cuts_long_node_names)
 }
 
 RUN_TESTS(cmocka_unit_test(lists_a_tenants_agents_by_node),
+	  cmocka_unit_test(no_tenant_replaces_anothers_agent),
 	  cmocka_unit_test(a_restarted_agent_counts_once), cmocka_unit_test(cuts_long_node_names))
