@@ -274,6 +274,11 @@ static void print_changed(const json_t *root)
 		text_print(json_text_of(spike, "sentence"));
 		printf("\n");
 	}
+	if (json_object_get(root, "changed_unknown")) {
+		printf("\nWhat left the usual range is not known: ");
+		text_print(json_text_of(root, "changed_unknown"));
+		printf("\n");
+	}
 }
 
 static void print_advice(const json_t *root)

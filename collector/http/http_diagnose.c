@@ -221,17 +221,21 @@ static bool is_of_one_service(const struct selector *selector)
 
 /*
  * What left its usual range meanwhile: figures of the range alone do not tell a cause from what is always so. Where it cannot be
- * found within the request's limits, the verdict stands without it. Not of a whole fleet, where it takes longer than the verdict.
+ * found within the request's limits, the verdict stands without it, and the answer says why. Not of a whole fleet, where it takes longer than the verdict.
  */
 static void append_changed(struct buffer *body, const struct query *query)
 {
 	_cleanup_(spikes_deinit) struct spikes spikes = { 0 };
 	const struct spikes_options options = { .min_s = SPIKES_MIN_S_DEFAULT,
 						.limit = CHANGED_MAX };
-	struct error ignored = { 0 };
+	struct error err = { 0 };
 
-	if (!is_of_one_service(query->selector) || query_spikes(query, &options, &spikes, &ignored))
+	if (!is_of_one_service(query->selector))
 		return;
+	if (query_spikes(query, &options, &spikes, &err)) {
+		append_text(body, "changed_unknown", err.text);
+		return;
+	}
 	buffer_append_string(body, ",\"changed\":[");
 	for (uint32_t i = 0; i < spikes.count; i++) {
 		buffer_append_string(body, i ? ",{" : "{");

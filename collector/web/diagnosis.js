@@ -59,7 +59,7 @@ export class DiagnosisCard {
 		return [element("h3", "", String(answer.title)), element("p", "muted scope", scope),
 			...(answer.evidence?.finding && !answer.evidence.what ? [element("p", "finding", ...quoted(answer.evidence.finding))] : []),
 			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...cpuOnly,
-			...changedOf(answer.changed ?? []),
+			...changedOf(answer),
 			...gpuOf(answer),
 			...sharesOf(answer.class === "no_demand" ? [] : answer.shares ?? [], "Share of active thread time"),
 			element("h4", "", "What to try next"),
@@ -97,7 +97,9 @@ function scopeOf(view, range) {
 }
 
 /** What left its usual range meanwhile, each with the way to it. */
-function changedOf(spikes) {
+function changedOf({ changed: spikes = [], changed_unknown: reason }) {
+	if (reason)
+		return [element("p", "muted", `What left the usual range is not known: ${reason}`)];
 	if (spikes.length === 0)
 		return [];
 	return [element("h4", "", "Out of the usual range meanwhile"),

@@ -389,6 +389,12 @@ TEST(a_diagnosis_says_what_changed)
 	assert_int_equal(0, json_array_size(json_object_get(json, "changed")));
 	assert_true(json_is_array(json_object_get(json, "changed")));
 	json_decref(json);
+	f.store->activity_rc = -EIO;
+	json = ask_json(&f, "/api/v1/diagnose?query=llm&from=2200&to=2220");
+	assert_string_equal("activity: as the test wants it",
+			    json_string_value(json_object_get(json, "changed_unknown")));
+	assert_null(json_object_get(json, "changed"));
+	json_decref(json);
 	close_fixture(&f);
 }
 

@@ -38,6 +38,7 @@ struct store {
 	struct memory_sample *samples; // sorted by series, then as added
 	uint32_t sample_count;
 	int scan_rc;                        // what store_scan() fails with
+	int activity_rc;                    // what store_activity() fails with
 	int append_rc;                      // what store_append() fails with
 	struct store_append_result refused; // what store_append() says of refused rows
 	struct id128 last_identity;         // of store_append()
@@ -328,7 +329,8 @@ int store_activity(struct store *store, const struct store_selection *selection,
 	const uint32_t *numbers = selection->private_;
 	uint64_t slot_count = (range.to_ns - range.from_ns) / slot_ns;
 
-	(void)err;
+	if (store->activity_rc)
+		return error_set(err, store->activity_rc, "activity: as the test wants it");
 	for (uint32_t i = 0; i < store->sample_count; i++) {
 		const struct memory_sample *sample = &store->samples[i];
 
