@@ -328,14 +328,16 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .default_text = "7d",
 		  .max = 3660 * 24 * HOUR_NS,
 		  .argument = "TIME",
-		  .help = "Downsample older profiles to slots of a second; 0s: never" },
+		  .help = "Downsample older profiles to slots of a second; 0s: never. "
+			  "Nothing is downsampled with --store clickhouse" },
 		{ .name = "minutes-after",
 		  .kind = CONFIG_DURATION,
 		  .value = &options->minutes_after_ns,
 		  .default_text = "30d",
 		  .max = 3660 * 24 * HOUR_NS,
 		  .argument = "TIME",
-		  .help = "Downsample older profiles to slots of a minute; 0s: never" },
+		  .help = "Downsample older profiles to slots of a minute; 0s: never. "
+			  "Nothing is downsampled with --store clickhouse" },
 		{ .name = "upgrade-store",
 		  .kind = CONFIG_BOOL,
 		  .value = &options->upgrade_store,

@@ -79,6 +79,44 @@ TEST(clickhouse_settings_belong_together)
 	}
 }
 
+/** What --help prints about @setting; "" if there is none. */
+static void read_help(const char *setting, char *ret_text, size_t size)
+{
+	const char *const words[WORDS_MAX] = { "--help" };
+	struct collector_options options = { 0 };
+	struct error err = { 0 };
+	char *help = NULL;
+	size_t help_size = 0;
+	FILE *terminal = stdout;
+
+	stdout = open_memstream(&help, &help_size);
+	assert_non_null(stdout);
+	int rc = parse(&options, words, &err);
+	fclose(stdout);
+	stdout = terminal;
+	assert_int_equal(0, rc);
+
+	const char *begin = strstr(help, setting);
+	const char *end = begin ? strstr(begin, "\n      --") : NULL;
+	int length = end ? (int)(end - begin) : 0;
+	snprintf(ret_text, size, "%.*s", length, length ? begin : "");
+	free(help);
+	collector_options_deinit(&options);
+}
+
+TEST(help_says_that_clickhouse_does_not_downsample)
+{
+	static const char *const settings[] = { "--seconds-after", "--minutes-after" };
+
+	for EACH (setting, settings) {
+		char text[512];
+
+		read_help(*setting, text, sizeof(text));
+		if (!strstr(text, "clickhouse"))
+			fail_msg("%s: \"%s\" does not name clickhouse", *setting, text);
+	}
+}
+
 TEST(disk_settings_are_parsed)
 {
 	const char *const words[WORDS_MAX] = { "--retention-size=2GiB", "--disk-free=3MiB",
@@ -202,5 +240,6 @@ TEST(what_others_reach_needs_tls_and_login)
 RUN_TESTS(cmocka_unit_test(what_others_reach_needs_tls_and_login),
 	  cmocka_unit_test(defaults_listen_on_loopback_only),
 	  cmocka_unit_test(clickhouse_settings_belong_together),
+	  cmocka_unit_test(help_says_that_clickhouse_does_not_downsample),
 	  cmocka_unit_test(disk_settings_are_parsed), cmocka_unit_test(settings_are_parsed),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name))
