@@ -8,7 +8,10 @@
 
 struct labels;
 
-/* In the order in which the governor turns them; the last resorts are its last two. */
+/*
+ * Details first, in the order in which the governor sheds them, if each saves enough; the CPU frequency ends them. The last
+ * two are the last resorts: it takes the one that saves more.
+ */
 enum knob {
 	KNOB_WAKERS,
 	KNOB_OFF_CPU_UNWIND,
