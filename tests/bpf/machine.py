@@ -74,8 +74,8 @@ def is_elf(path):
 
 def merged(name):
     """Where a file of Debian's is, which has links in the places of some folders."""
-    first, _, rest = name.lstrip("/").partition("/")
-    return f"usr/{first}/{rest}" if first in MERGED_FOLDERS else f"{first}/{rest}"
+    name = name.lstrip("/")
+    return f"usr/{name}" if name.partition("/")[0] in MERGED_FOLDERS else name
 
 
 class Machine:
