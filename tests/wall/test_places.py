@@ -41,9 +41,9 @@ def test_wait_sites_have_python_frames(fleet, program):
 def test_stack_cache_is_right(fleet, program, before):  # pylint: disable=unused-argument
     """For all threads of the machine. A different kernel path of the same call counts as wrong, too."""
     counted = {name: count - before[name] for name, count in fleet.counters().items()}
-    hits, checked, wrong = (counted[f"stack_cache_{name}"] for name in ("hits", "checked", "wrong"))
+    hits, checked, stale = (counted[f"stack_cache_{name}"] for name in ("hits", "checked", "stale"))
     print(f"  stack cache: {hits} hits, {counted['off_cpu_unwound']} unwound; "
-          f"{wrong} of {checked} checked were wrong")
+          f"{stale} of {checked} checked were stale")
     assert hits > 100
     # 1 to 5 of some 120 here.
-    assert wrong <= 4 + 0.04 * checked
+    assert stale <= 4 + 0.04 * checked
