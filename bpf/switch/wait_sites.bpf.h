@@ -237,7 +237,8 @@ __attribute__((noinline)) int wait_site_of_call(const struct thread_wait *wait, 
 
 /*
  * The site to evict for a new one: an empty one, else the one with the fewest uses. A thread that blocks at two sites
- * in turn has no use of either before both are cached. Preemption hits random places: it must not evict the sites at
+ * in turn has no use of either before both are cached. Of as few uses, one of the same call: a call that blocks at many
+ * places in the kernel leaves others a stack, which sampled-out intervals have. Preemption hits random places: it must not evict the sites at
  * which a thread blocks in its loop, which would be sampled out then under load. So it evicts those of preemption only,
  * and others once their uses have decayed; in a loop of preemptions they do.
  */
@@ -252,7 +253,9 @@ static __always_inline __u32 wait_evict_site(struct thread_wait *wait)
 		__u32 rank;
 
 		cache->uses -= (cache->uses + decay - 1) / decay;
-		rank = cache->until_ns ? 1 + cache->uses : 0;
+		rank = cache->until_ns ? 1 + 2 * cache->uses : 0;
+		if (rank && wait->heads[i].call != wait->call)
+			rank++;
 		if (rank < least_rank) {
 			least_rank = rank;
 			least = i;

@@ -367,7 +367,8 @@ static int add_blocked_at(void *context, const struct count_key *key, const stru
 	struct blocked_at *at = context;
 	uint32_t i = 0;
 
-	if (key->process.pid != at->pid || kind_of(key) != SAMPLE_KIND_OFF_CPU)
+	if (key->process.pid != at->pid || kind_of(key) != SAMPLE_KIND_OFF_CPU ||
+	    !key->user_leaf.address) // no stack
 		return 0;
 	while (i < at->count && at->leaf[i] != key->user_leaf.address)
 		i++;
@@ -546,6 +547,43 @@ TEST(no_wait_has_the_stack_of_another_call)
 		      counted.ns[SAMPLE_KIND_OFF_CPU] / 1e6);
 	assert_true(counted.without_stack_ns > counted.ns[SAMPLE_KIND_OFF_CPU] * 8 / 10);
 	assert_true(counted.ns[SAMPLE_KIND_OFF_CPU] > 200 * NS_PER_MS);
+	close_switches(&fixture);
+}
+
+/* One call at one place, and one at more places than are cached. */
+static pid_t start_many_places(void)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		sleep_ns(3 * NS_PER_MS);
+		poll(NULL, 0, 2);
+		poll(NULL, 0, 2);
+		poll(NULL, 0, 2);
+		poll(NULL, 0, 2);
+	}
+}
+
+TEST(a_call_at_many_places_leaves_others_a_site)
+{
+	enum { ATTEMPTS = 6 };
+	double share = 1;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	pid_t child = start_many_places();
+	for (int i = 0; i < ATTEMPTS && share > 0.15; i++) {
+		switches_set_step(fixture.switches, 0);
+		sleep_ns(100 * NS_PER_MS);
+		switches_set_step(fixture.switches, 7);
+		share = share_of_lesser(&fixture, (uint32_t)child);
+	}
+	end_child(child);
+	assert_true(share > 0.15);
 	close_switches(&fixture);
 }
 
@@ -788,6 +826,7 @@ RUN_TESTS(
 	cmocka_unit_test(sampled_off_cpu_time_matches_totals),
 	cmocka_unit_test(waits_sampled_out_have_their_calls_stack),
 	cmocka_unit_test(caches_two_sites_in_turn),
+	cmocka_unit_test(a_call_at_many_places_leaves_others_a_site),
 	cmocka_unit_test(shedding_keeps_stacks_of_long_waits),
 	cmocka_unit_test(no_wait_has_the_stack_of_another_call),
 	cmocka_unit_test(a_process_without_stacks_keeps_totals),
