@@ -550,6 +550,14 @@ TEST(no_wait_has_the_stack_of_another_call)
 	close_switches(&fixture);
 }
 
+static void poll_below(int depth)
+{
+	if (depth)
+		poll_below(depth - 1);
+	else
+		poll(NULL, 0, 2);
+}
+
 /* One call at one place, and one at more places than are cached. */
 static pid_t start_many_places(void)
 {
@@ -560,10 +568,8 @@ static pid_t start_many_places(void)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;) {
 		sleep_ns(3 * NS_PER_MS);
-		poll(NULL, 0, 2);
-		poll(NULL, 0, 2);
-		poll(NULL, 0, 2);
-		poll(NULL, 0, 2);
+		for (int depth = 0; depth < 4; depth++)
+			poll_below(depth);
 	}
 }
 
