@@ -71,7 +71,7 @@ void spike_append_title(struct buffer *text, const struct spike *spike)
 		buffer_append_string(text, " instead of ");
 		append_value(text, spike, spike->usual);
 	}
-	buffer_append_string(text, spike->goes_on ? ", for " : ", for ");
+	buffer_append_string(text, ", for ");
 	append_duration(text, seconds);
 	if (spike->goes_on)
 		buffer_append_string(text, " and still going on");
