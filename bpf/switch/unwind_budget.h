@@ -277,10 +277,16 @@ static inline __attribute__((always_inline)) void budget_count(struct unwind_bud
  */
 static inline __attribute__((always_inline)) __u32 budget_shed_shift(__u32 step, __u64 expected_ns)
 {
-	for (__u32 bits = BUDGET_SHED_NS_BITS + 1; bits < BUDGET_SHED_NS_BITS + BUDGET_SHIFT_MAX;
-	     bits++)
-		step -= step && expected_ns >> bits;
-	return step;
+	// Without branches: the verifier would follow each number of bits.
+	__u64 times = expected_ns >> BUDGET_SHED_NS_BITS;
+	__u32 longer;
+
+	times |= times >> 1;
+	times |= times >> 2;
+	times |= times >> 4;
+	times |= times >> 8;
+	longer = __builtin_popcountll(times >> 1); // the highest bit that is set
+	return step > longer ? step - longer : 0;
 }
 
 /* An interval expected to last @expected_ns is kept once in 1 << this. */
