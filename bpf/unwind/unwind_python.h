@@ -3,7 +3,7 @@
 // Python frame up to 3.10, for a run of them since. Included by unwind.h.
 //
 // Frames that do not fit cost Python frames, never the stack: the native frame is stored instead. Unreadable and
-// unknown frames end the stack as STACK_END_PYTHON.
+// unknown frames make a complete end STACK_END_PYTHON.
 #pragma once
 
 enum python_cursor_state {

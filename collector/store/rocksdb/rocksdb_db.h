@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A RocksDB database: families of sorted keys, atomic batches, iterators. Only rocksdb_db.c includes
-// rocksdb/c.h.
+// rocksdb/c.h, beside rocksdb_files.h.
 #pragma once
 
 #include <stdbool.h>
