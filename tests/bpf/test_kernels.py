@@ -39,7 +39,7 @@ EXCLUDED = {
 # What programs of unit tests start, or load.
 TOOLS = ("sh", "cat", "chmod", "cp", "dirname", "env", "false", "ln", "mkdir", "mkfifo", "mv", "openssl", "rm", "sleep",
          "touch", "true")
-LIBRARIES = ("libgcc_s.so.1", "libcurl.so.4")
+LIBRARIES = ("libgcc_s.so.1", "libcurl.so.4", "libmicrohttpd.so.12")
 # DAC_READ_SEARCH, SYS_PTRACE, SYSLOG, PERFMON, BPF, CHECKPOINT_RESTORE: as in deploy/systemd/cairn-agent.service.
 SIX_CAPABILITIES = (2, 19, 34, 38, 39, 40)
 BOOT_AND_RUN_SECONDS = 1800  # emulated: ten times as slow as the machine, which others use, too
