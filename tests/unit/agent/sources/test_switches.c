@@ -154,6 +154,12 @@ static void sleep_ns(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
+static void end_child(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
 static void expect_about(uint64_t wanted_ns, uint64_t ns, double percent, const char *what)
 {
 	double off = wanted_ns ? 100.0 * ((double)ns - (double)wanted_ns) / (double)wanted_ns : 0;
@@ -267,8 +273,7 @@ TEST(reports_off_cpu_time_while_blocked)
 	assert_true(counted.with_user_stack_ns > 0);
 	// Killed, it runs once more.
 	sleep_ns(100 * NS_PER_MS);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	end_child(child);
 	elapsed_ns = clock_monotonic_ns() - begin_ns;
 	// Its parent is notified before its last context switch, after which all is counted.
 	for (int i = 0; i < 100 && sum(&counted) < 0.9 * elapsed_ns; i++) {
@@ -348,8 +353,7 @@ TEST(sampled_off_cpu_time_matches_totals)
 	child = start_ping_pong();
 	for (int i = 0; i < ATTEMPTS && (share < 0.8 || share > 1.25); i++)
 		share = sampled_share(&fixture, child);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	end_child(child);
 	assert_true(share >= 0.8 && share <= 1.25);
 	close_switches(&fixture);
 }
@@ -449,8 +453,7 @@ TEST(waits_sampled_out_have_their_calls_stack)
 		switches_set_step(fixture.switches, 7); // none is captured any more
 		after = is_right_share(share_of_lesser(&fixture, child));
 	}
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	end_child(child);
 	EXPECT_EQ(true, before, "captured");
 	EXPECT_EQ(true, after, "sampled out");
 	close_switches(&fixture);
@@ -468,8 +471,7 @@ TEST(caches_two_sites_in_turn)
 	struct fixture fixture = open_switches_of(false, 0, child);
 	sleep_ns(500 * NS_PER_MS);
 	loader_read_counters(fixture.loader, counters);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	end_child(child);
 	print_message("%" PRIu64 " hits, %" PRIu64 " unwound\n", counters[COUNTER_STACK_CACHE_HITS],
 		      counters[COUNTER_OFF_CPU_UNWOUND]);
 	assert_true(counters[COUNTER_STACK_CACHE_HITS] > 2 * counters[COUNTER_OFF_CPU_UNWOUND]);
@@ -497,12 +499,6 @@ static pid_t start_changing_calls(int ms)
 		sleep_ns((uint64_t)ms * NS_PER_MS);
 	for (;;)
 		poll(NULL, 0, ms);
-}
-
-static void end_child(pid_t child)
-{
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
 }
 
 /* Of 15 intervals a second each is worth its stack, whatever becomes of a thousand shorter ones. */
@@ -793,8 +789,7 @@ TEST(off_cpu_time_covers_no_slot_twice)
 		assert_true(counted.last_slot >= counted.first_slot + 3);
 		before = counted.last_slot;
 	}
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	end_child(child);
 	close_switches(&fixture);
 }
 
