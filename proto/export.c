@@ -14,35 +14,38 @@
 #include "base/export/svg.h"
 #include "proto/pprof.h"
 
+/** The end of file names, here and in HTTP. */
+#define ENDS_IN(text) .suffix = text, .disposition = "attachment; filename=\"cairn" text "\""
+
 static const struct export_format_spec formats[EXPORT_FORMATS] = {
 	[EXPORT_COLLAPSED] = {
 		.name = "collapsed",
-		.suffix = ".collapsed",
+		ENDS_IN(".collapsed"),
 		.media_type = "text/plain; charset=utf-8",
 		.reader = "stackcollapse",
 	},
 	[EXPORT_SVG] = {
 		.name = "svg",
-		.suffix = ".svg",
+		ENDS_IN(".svg"),
 		.media_type = "image/svg+xml",
 		.reader = "an interactive flame graph",
 	},
 	[EXPORT_PPROF] = {
 		.name = "pprof",
-		.suffix = ".pb.gz",
+		ENDS_IN(".pb.gz"),
 		.media_type = "application/octet-stream",
 		.reader = "go tool pprof",
 	},
 	[EXPORT_SPEEDSCOPE] = {
 		.name = "speedscope",
-		.suffix = ".speedscope.json",
+		ENDS_IN(".speedscope.json"),
 		.media_type = "application/json",
 		.reader = "speedscope",
 		.uses_time = true,
 	},
 	[EXPORT_CHROME] = {
 		.name = "chrome",
-		.suffix = ".trace.json",
+		ENDS_IN(".trace.json"),
 		.media_type = "application/json",
 		.reader = "Perfetto",
 		.uses_time = true,
@@ -50,13 +53,13 @@ static const struct export_format_spec formats[EXPORT_FORMATS] = {
 	},
 	[EXPORT_CALLGRIND] = {
 		.name = "callgrind",
-		.suffix = ".callgrind",
+		ENDS_IN(".callgrind"),
 		.media_type = "application/octet-stream",
 		.reader = "KCachegrind",
 	},
 	[EXPORT_PSTATS] = {
 		.name = "pstats",
-		.suffix = ".pstats",
+		ENDS_IN(".pstats"),
 		.media_type = "application/octet-stream",
 		.reader = "Python's pstats and SnakeViz",
 	},

@@ -22,12 +22,13 @@ enum export_format {
 };
 
 struct export_format_spec {
-	const char *name;       // "speedscope"
-	const char *suffix;     // of file names: ".speedscope.json"
-	const char *media_type; // for HTTP
-	const char *reader;     // what opens it, in a few words
-	bool uses_time;         // its samples are to keep their slots
-	bool needs_time;        // and it has no meaning without
+	const char *name;        // "speedscope"
+	const char *suffix;      // of file names: ".speedscope.json"
+	const char *media_type;  // for HTTP, as Content-Type
+	const char *disposition; // and as Content-Disposition: the file's name
+	const char *reader;      // what opens it, in a few words
+	bool uses_time;          // its samples are to keep their slots
+	bool needs_time;         // and it has no meaning without
 };
 
 const struct export_format_spec *export_format_spec(enum export_format format);

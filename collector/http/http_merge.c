@@ -132,16 +132,6 @@ static int read_profile(const struct query *query, enum export_format format,
 static void answer_file(struct http_api *api, const struct api_request *request,
 			struct http_response *response)
 {
-	// String constants, as the response wants them.
-	static const char *const dispositions[EXPORT_FORMATS] = {
-		[EXPORT_COLLAPSED] = "attachment; filename=\"cairn.collapsed\"",
-		[EXPORT_SVG] = "attachment; filename=\"cairn.svg\"",
-		[EXPORT_PPROF] = "attachment; filename=\"cairn.pb.gz\"",
-		[EXPORT_SPEEDSCOPE] = "attachment; filename=\"cairn.speedscope.json\"",
-		[EXPORT_CHROME] = "attachment; filename=\"cairn.trace.json\"",
-		[EXPORT_CALLGRIND] = "attachment; filename=\"cairn.callgrind\"",
-		[EXPORT_PSTATS] = "attachment; filename=\"cairn.pstats\"",
-	};
 	_cleanup_(profile_freep) struct profile *profile = NULL;
 	const struct query query = api_query(api, request);
 	struct error err = { 0 };
@@ -163,7 +153,7 @@ static void answer_file(struct http_api *api, const struct api_request *request,
 		return;
 	}
 	response->media_type = export_format_spec(request->format)->media_type;
-	response->disposition = dispositions[request->format];
+	response->disposition = export_format_spec(request->format)->disposition;
 }
 
 void http_handle_merge(struct http_api *api, const struct api_request *request,
