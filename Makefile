@@ -541,8 +541,8 @@ clickhouse: packages packages-clickhouse $(CLICKHOUSE_TESTS) ## the store on Cli
 
 .PHONY: truth truth-quick
 truth: packages packages-truth $(PROGRAMS) workloads ## stacks against programs that know theirs: all compilers and interpreters
-	python3 -m pytest -q -s --whole tests/truth
-	python3 -m pytest -q tests/e2e/test_jit.py
+	python3 -m pytest -q -s --whole $(if $(TEST),"$$TEST",tests/truth)
+	$(if $(TEST),,python3 -m pytest -q tests/e2e/test_jit.py)
 truth-quick: packages $(PROGRAMS)
 	$(pytest) --again --workers $(TEST_WORKERS) tests/truth
 
