@@ -496,8 +496,10 @@ static int export(struct agent *agent, struct error *err)
 	}
 	if (++agent->export_failures >= EXPORT_FAILURES_MAX)
 		return rc;
-	log_error("profiler: dropped all samples of one export interval: %s (failure %u in a row; "
-		  "the agent ends after %d)",
+	log_error("profiler: export interval not sent: %s; its samples go with the next one, some "
+		  "may be "
+		  "lost (failure %u in a row, the agent ends after %d); if out of memory, give it "
+		  "more",
 		  err->text, agent->export_failures, EXPORT_FAILURES_MAX);
 	return 0;
 }

@@ -164,7 +164,7 @@ static int drain_counts(struct profiler *profiler, struct error *err)
 		rc = read_records(profiler, err);
 	drain.now_ns = clock_monotonic_ns();
 	if (!rc && profiler->held && held_counts_release(profiler->held, on_held_count, &drain))
-		rc = error_set(err, -ENOMEM, "out of memory: samples are dropped");
+		rc = error_set(err, -ENOMEM, "out of memory");
 	return rc ? rc : loader_drain_counts(profiler->loader, on_count, &drain, err);
 }
 
@@ -240,13 +240,13 @@ int profiler_drain(struct profiler *profiler, struct profile **ret_profile, stru
 	if (!rc && profiler->add_series)
 		rc = profiler->add_series(profiler->context, &profiler->interval);
 	if (rc)
-		return error_errno(err, rc, "samples are dropped");
+		return error_errno(err, rc, "series without stacks were not added");
 	if (export_interval_init(&next, &sources, profiler->slot_ns, to_ns) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	struct profile *profile = export_interval_finish(&profiler->interval, to_ns);
 	if (!profile) {
 		export_interval_deinit(&next);
-		return error_set(err, -ENOMEM, "out of memory: samples are dropped");
+		return error_set(err, -ENOMEM, "out of memory");
 	}
 	*ret_profile = profile;
 	profiler->stacks_lost += profiler->interval.stacks_lost;

@@ -527,7 +527,7 @@ int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struc
 		failed = drain_batch(loader, count, fn, context);
 		from = &position;
 	}
-	return failed ? error_errno(err, failed, "samples dropped") : 0;
+	return failed ? error_errno(err, failed, "a batch of counts was dropped") : 0;
 }
 
 // ---- settings and counters ------------------------------------------------------------------
