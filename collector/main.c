@@ -296,6 +296,8 @@ static int open_symbolizer(struct collector *collector, struct error *err)
 	const struct symbol_spaces_options options = {
 		.data = collector->options.data,
 		.bytes_max = collector->options.debug_files_bytes,
+		.sources_bytes_max = collector->options.sources_bytes,
+		.source_folders = collector->options.source_folders,
 		.debuginfod = collector->debuginfod,
 		.launcher = collector->launcher,
 	};

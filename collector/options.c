@@ -382,6 +382,21 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .max = 1ULL << 42,
 		  .argument = "SIZE",
 		  .help = "Disk limit of uploaded debug files, and again of fetched ones" },
+		{ .name = "sources",
+		  .kind = CONFIG_SIZE,
+		  .value = &options->sources_bytes,
+		  .default_text = "1GiB",
+		  .min = 1ULL << 20,
+		  .max = 1ULL << 42,
+		  .argument = "SIZE",
+		  .help = "Disk limit of uploaded source files" },
+		{ .name = "source-folders",
+		  .kind = CONFIG_STRING,
+		  .value = &options->source_folders,
+		  .argument = "FOLDERS",
+		  .help = "Show the lines of functions with source code below these folders of "
+			  "this machine, as /srv/checkout, or TENANT=/srv/checkout where there are "
+			  "tenants; several with commas between" },
 		{ .name = "debuginfod",
 		  .kind = CONFIG_STRING,
 		  .value = &options->debuginfod,
@@ -499,6 +514,7 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->http_host);
 	free(options->admin);
 	free(options->debuginfod);
+	free(options->source_folders);
 	free(options->tls_cert);
 	free(options->tls_key);
 	free(options->tls_client_ca);

@@ -23,6 +23,8 @@ struct collector_options {
 	bool accept_clock;
 	uint64_t memory_bytes; // 0: derive it from the machine's
 	uint64_t debug_files_bytes;
+	uint64_t sources_bytes;
+	char *source_folders;   // "[TENANT=]PATH", with commas between; NULL: none
 	char *debuginfod;       // URLs; NULL: none
 	uint64_t spike_scan_ns; // 0: never
 	char *spike_webhook;    // URL; NULL: none

@@ -44,6 +44,8 @@ static const struct route routes[] = {
 	{ "/api/v1/callers",
 	  API_SELECTION | API_RANGES | API_TYPE | API_MAX_NODES | API_LINES | API_FUNCTION,
 	  http_handle_callers, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/lines", API_SELECTION | API_RANGES | API_TYPE | API_FUNCTION | API_CONTEXT,
+	  http_handle_lines, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/top",
 	  API_SELECTION | API_RANGES | API_TYPE | API_LIMIT | API_GROUP_BY | API_LINES,
 	  http_handle_top, true, ROUTE_READ, HTTP_GET },
@@ -66,6 +68,7 @@ static const struct route routes[] = {
 	{ "/api/v1/symbols/missing", API_SELECTION | API_TYPE | API_LIMIT,
 	  http_handle_missing_symbols, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/debug-files", 0, http_handle_debug_files, true, ROUTE_READ, HTTP_GET },
+	{ "/api/v1/sources", 0, http_handle_source_list, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/status", 0, http_handle_status, false, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/agents", 0, http_handle_agents, false, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/boosts", 0, http_handle_boosts, false, ROUTE_READ, HTTP_GET },
@@ -94,17 +97,16 @@ static const struct route routes[] = {
 
 #define NAME_PLACE "{name}"
 
-/** Does @path match the route? If so, {name} is copied to @label. */
-static bool route_matches(const struct route *route, const char *path,
-			  char label[LABEL_NAME_BYTES_MAX + 1])
+/** Does @path match a route's? If so, {name} is copied to @label. */
+static bool route_matches(const char *route, const char *path, char label[LABEL_NAME_BYTES_MAX + 1])
 {
-	const char *place = strstr(route->path, NAME_PLACE);
+	const char *place = strstr(route, NAME_PLACE);
 
 	if (!place)
-		return strcmp(path, route->path) == 0;
+		return strcmp(path, route) == 0;
 
-	size_t before = (size_t)(place - route->path);
-	if (strncmp(path, route->path, before) != 0)
+	size_t before = (size_t)(place - route);
+	if (strncmp(path, route, before) != 0)
 		return false;
 	size_t size = strcspn(path + before, "/");
 	if (size == 0 || size > LABEL_NAME_BYTES_MAX ||
@@ -123,7 +125,7 @@ static const struct route *find_route(const struct http_request *request,
 	const struct route *of_path = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		if (!route_matches(&routes[i], request->path, label))
+		if (!route_matches(routes[i].path, request->path, label))
 			continue;
 		if (routes[i].method == request->method)
 			return &routes[i];
@@ -154,13 +156,33 @@ size_t http_api_body_max(void *context, const struct http_request *request)
 					      : 0;
 }
 
-static const struct route upload_route = {
-	"/api/v1/debug-files/{name}", 0, NULL, true, ROUTE_UPLOAD, HTTP_PUT
+/** Files that are uploaded by PUT to the path of their id, and deleted there. They cannot be downloaded. */
+static const struct upload_route {
+	const char *path;
+	int (*begin)(struct http_api *api, struct http_request *upload, const char *id,
+		     struct http_response *response);
+	void (*end)(struct http_api *api, struct http_request *upload);
+	void (*keep)(struct http_api *api, const struct api_request *request,
+		     const struct http_request *upload, struct http_response *response);
+	void (*remove)(struct http_api *api, const struct api_request *request,
+		       const struct http_request *deletion, struct http_response *response);
+	const char *refusal; // of other methods
+} upload_routes[] = {
+	{ "/api/v1/debug-files/{name}", http_begin_debug_file, http_end_debug_file,
+	  http_handle_debug_file, http_handle_debug_file_deletion,
+	  "only PUT and DELETE are allowed at this path; GET /api/v1/debug-files lists the files" },
+	{ "/api/v1/sources/{name}", http_begin_sources, http_end_sources, http_handle_sources,
+	  http_handle_sources_deletion,
+	  "only PUT and DELETE are allowed at this path; GET /api/v1/sources lists the archives" },
 };
 
-static bool is_upload_path(const char *path, char build_id[LABEL_NAME_BYTES_MAX + 1])
+/** The upload of @path, whose {name} is copied to @id; NULL: none. */
+static const struct upload_route *find_upload(const char *path, char id[LABEL_NAME_BYTES_MAX + 1])
 {
-	return route_matches(&upload_route, path, build_id);
+	for (size_t i = 0; i < ARRAY_SIZE(upload_routes); i++)
+		if (route_matches(upload_routes[i].path, path, id))
+			return &upload_routes[i];
+	return NULL;
 }
 
 static void respond_unknown_path(struct http_response *response)
@@ -176,9 +198,9 @@ static enum route_access access_of(const struct http_request *request)
 	char label[LABEL_NAME_BYTES_MAX + 1];
 	const struct route *route = find_route(request, label);
 
-	if (is_upload_path(request->path, label) && request->method == HTTP_DELETE)
+	if (find_upload(request->path, label) && request->method == HTTP_DELETE)
 		return ROUTE_ADMIN;
-	if (request->method == HTTP_PUT || is_upload_path(request->path, label))
+	if (request->method == HTTP_PUT || find_upload(request->path, label))
 		return ROUTE_UPLOAD;
 	return route ? route->access : ROUTE_OPEN;
 }
@@ -215,36 +237,32 @@ bool http_api_admit(void *context, struct http_request *request, struct http_res
 	return !rc;
 }
 
-/** Debug files are uploaded to name frames; they cannot be downloaded. */
-static void handle_upload_path(struct http_api *api, const struct http_request *request,
-			       const struct api_request *parsed, struct http_response *response)
+static void handle_upload(struct http_api *api, const struct upload_route *route,
+			  const struct http_request *request, const struct api_request *parsed,
+			  struct http_response *response)
 {
-	response->endpoint = upload_route.path;
+	response->endpoint = route->path;
 	response->media_type = "application/json";
 	if (request->method == HTTP_PUT) {
-		http_handle_debug_file(api, parsed, request, response);
-		return;
+		route->keep(api, parsed, request, response);
+	} else if (request->method == HTTP_DELETE) {
+		route->remove(api, parsed, request, response);
+	} else {
+		http_respond_error(response, 405, "method_not_allowed", "", route->refusal);
+		response->allow = "PUT, DELETE";
 	}
-	if (request->method == HTTP_DELETE) {
-		http_handle_debug_file_deletion(api, parsed, request, response);
-		return;
-	}
-	http_respond_error(
-		response, 405, "method_not_allowed", "",
-		"only PUT and DELETE are allowed at this path; GET /api/v1/debug-files lists the "
-		"files");
-	response->allow = "PUT, DELETE";
 }
 
 int http_api_begin_upload(void *context, struct http_request *request,
 			  struct http_response *response)
 {
-	char build_id[LABEL_NAME_BYTES_MAX + 1];
+	char id[LABEL_NAME_BYTES_MAX + 1];
 	struct http_api *api = context;
+	const struct upload_route *route = find_upload(request->path, id);
 
-	response->endpoint = upload_route.path;
+	response->endpoint = route ? route->path : "unknown";
 	response->media_type = "application/json";
-	if (!is_upload_path(request->path, build_id) || !api->symbols) {
+	if (!route || !api->symbols) {
 		http_respond_error(response, 405, "method_not_allowed", "",
 				   "only GET and HEAD are allowed at this path");
 		return -1;
@@ -255,14 +273,16 @@ int http_api_begin_upload(void *context, struct http_request *request,
 		response->retry_after_s = 1;
 		return -1;
 	}
-	return http_begin_debug_file(api, request, build_id, response);
+	return route->begin(api, request, id, response);
 }
 
 void http_api_end_upload(void *context, struct http_request *request)
 {
-	struct http_api *api = context;
+	char id[LABEL_NAME_BYTES_MAX + 1];
+	const struct upload_route *route = find_upload(request->path, id);
 
-	http_end_debug_file(api, request);
+	if (route)
+		route->end(context, request);
 }
 
 /** Say what damage has left out of an answer, and how long the slots of what it is about are. */
@@ -330,8 +350,9 @@ void http_api_handle(void *context, const struct http_request *request,
 	const char *field = "";
 	char label[LABEL_NAME_BYTES_MAX + 1] = "";
 
-	if (is_upload_path(request->path, parsed.label)) {
-		handle_upload_path(api, request, &parsed, response);
+	const struct upload_route *upload = find_upload(request->path, parsed.label);
+	if (upload) {
+		handle_upload(api, upload, request, &parsed, response);
 		return;
 	}
 	const struct route *route = find_route(request, label);

@@ -17,11 +17,12 @@ static bool is_build_id(const char *text)
 	       strspn(text, "0123456789abcdef") == size;
 }
 
-static void respond_refusal(struct http_response *response, const struct error *err)
+void http_respond_upload_failure(struct http_response *response, const struct error *err,
+				 const char *field)
 {
 	switch (err->code) {
 	case -EEXIST:
-		http_respond_error(response, 409, "already_exists", "build_id", err->text);
+		http_respond_error(response, 409, "already_exists", field, err->text);
 		break;
 	case -EAGAIN:
 		http_respond_error(response, 503, "overloaded", "", err->text);
@@ -31,7 +32,7 @@ static void respond_refusal(struct http_response *response, const struct error *
 		http_respond_error(response, 503, "unavailable", "", err->text);
 		break;
 	default:
-		http_respond_failure(response, err, "build_id");
+		http_respond_failure(response, err, field);
 		break;
 	}
 }
@@ -55,7 +56,7 @@ int http_begin_debug_file(struct http_api *api, struct http_request *upload, con
 	int rc = received ? debug_files_begin(&symbols->files, upload->body_bytes, received, &err)
 			  : error_set(&err, -ENOMEM, "out of memory");
 	if (rc) {
-		respond_refusal(response, &err);
+		http_respond_upload_failure(response, &err, "build_id");
 		return -1;
 	}
 	int fd = received->file.fd;
@@ -85,7 +86,7 @@ void http_handle_debug_file(struct http_api *api, const struct api_request *requ
 			 : err.code;
 
 	if (rc) {
-		respond_refusal(response, &err);
+		http_respond_upload_failure(response, &err, "build_id");
 		return;
 	}
 	response->status = 201;
@@ -123,7 +124,7 @@ struct listing {
 	uint32_t count;
 };
 
-static void append_origin(struct buffer *body, const struct debug_origin *origin)
+void http_append_origin(struct buffer *body, const struct debug_origin *origin)
 {
 	buffer_append_string(body, ",\"uploaded\":");
 	json_append_uint(body, origin->uploaded_s);
@@ -151,7 +152,7 @@ static int append_file(void *context, const char *build_id, uint64_t bytes, uint
 	buffer_append_string(listing->body, ",\"used\":");
 	json_append_uint(listing->body, used_s);
 	if (has_origin)
-		append_origin(listing->body, &origin);
+		http_append_origin(listing->body, &origin);
 	buffer_append_byte(listing->body, '}');
 	listing->bytes += bytes;
 	return 0;

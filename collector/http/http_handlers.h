@@ -58,6 +58,7 @@ enum api_parameter {
 	API_PEAK = 1 << 18,
 	API_LINES = 1 << 19,
 	API_FUNCTION = 1 << 20,
+	API_CONTEXT = 1 << 21,
 	API_PYROSCOPE = 1 << 29, // a query's body, or parameters that the handler reads
 	API_PUSH = 1 << 30,      // a body, and parameters that the handler reads
 	API_SELECTION = API_QUERY | API_FROM | API_TO,
@@ -68,6 +69,8 @@ enum api_parameter {
 enum {
 	API_LIMIT_MAX = 10000,
 	API_LIMIT_DEFAULT = 100,
+	API_CONTEXT_MAX = 20,
+	API_CONTEXT_DEFAULT = 3,
 };
 
 /** The two sides of a diff: 0 is the baseline. */
@@ -96,6 +99,7 @@ struct api_request {
 	enum export_format format;
 	enum frame_lines lines;
 	const char *function; // "": none
+	uint32_t context;     // source lines around those with values
 	uint64_t step_ns;
 	uint64_t slot_ns;
 	uint64_t min_ns;  // of a spike's extra time
@@ -137,6 +141,9 @@ void http_handle_callers(struct http_api *api, const struct api_request *request
 			 struct http_response *response);
 void http_handle_top(struct http_api *api, const struct api_request *request,
 		     struct http_response *response);
+/** The source lines of one function, with their text where it is uploaded or readable. */
+void http_handle_lines(struct http_api *api, const struct api_request *request,
+		       struct http_response *response);
 void http_handle_services(struct http_api *api, const struct api_request *request,
 			  struct http_response *response);
 void http_handle_series(struct http_api *api, const struct api_request *request,
@@ -219,6 +226,23 @@ void http_handle_debug_file(struct http_api *api, const struct api_request *requ
 			    const struct http_request *upload, struct http_response *response);
 /** Delete the upload unless it was kept. */
 void http_end_debug_file(struct http_api *api, struct http_request *upload);
+
+/** The same for archives of source files. */
+void http_handle_source_list(struct http_api *api, const struct api_request *request,
+			     struct http_response *response);
+int http_begin_sources(struct http_api *api, struct http_request *upload, const char *id,
+		       struct http_response *response);
+void http_handle_sources(struct http_api *api, const struct api_request *request,
+			 const struct http_request *upload, struct http_response *response);
+void http_handle_sources_deletion(struct http_api *api, const struct api_request *request,
+				  const struct http_request *deletion,
+				  struct http_response *response);
+void http_end_sources(struct http_api *api, struct http_request *upload);
+/** Make it the error response of an upload's @err; a wrong @field is an id. */
+void http_respond_upload_failure(struct http_response *response, const struct error *err,
+				 const char *field);
+/** ,"uploaded":..,"who":..,"address":..,"sha256":.. */
+void http_append_origin(struct buffer *body, const struct debug_origin *origin);
 
 /**
  * Does a request that acts on more than one series say on which? A selector has to be given, by a credential for all tenants

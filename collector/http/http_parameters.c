@@ -54,6 +54,7 @@ static const struct {
 	{ "peak", API_PEAK },
 	{ "lines", API_LINES },
 	{ "function", API_FUNCTION },
+	{ "context", API_CONTEXT },
 };
 
 /** The state of a parse. The first failure sets field and ends it. */
@@ -393,6 +394,9 @@ static int parse_numbers(struct parsing *parsing)
 	if (!rc)
 		rc = parse_uint(parsing, "limit", API_LIMIT_DEFAULT, 1, API_LIMIT_MAX,
 				&parsed->limit);
+	if (!rc)
+		rc = parse_uint(parsing, "context", API_CONTEXT_DEFAULT, 0, API_CONTEXT_MAX,
+				&parsed->context);
 	if (!rc)
 		rc = parse_duration(parsing, "step",
 				    api_default_step(parsed->range.to_ns - parsed->range.from_ns),

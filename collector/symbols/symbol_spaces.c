@@ -18,7 +18,8 @@ struct space {
 
 struct symbol_spaces {
 	char *data;
-	uint64_t bytes_max;
+	uint64_t bytes_max, sources_bytes_max;
+	struct source_folders source_folders;
 	struct debuginfod *debuginfod;
 	struct confined_launcher *launcher;
 	pthread_mutex_t lock;                    // guards the fields below
@@ -32,6 +33,7 @@ static void space_free(struct space *space)
 		return;
 	symbolizer_free(space->space.symbolizer);
 	debug_files_close(&space->space.files);
+	source_files_close(&space->space.sources);
 	free(space);
 }
 
@@ -75,9 +77,13 @@ static int add_space(struct symbol_spaces *spaces, const char *tenant, struct er
 	space = calloc(1, sizeof(*space));
 	if (!space)
 		return error_set(err, -ENOMEM, "out of memory");
-	space->space.files.cache.folder = -1;
+	space->space.files.cache.folder = space->space.sources.cache.folder = -1;
 	snprintf(space->tenant, sizeof(space->tenant), "%s", tenant);
+	space->space.tenant = space->tenant;
+	space->space.source_folders = &spaces->source_folders;
 	rc = debug_files_open(&space->space.files, path, spaces->bytes_max, spaces->launcher, err);
+	if (!rc)
+		rc = source_files_open(&space->space.sources, path, spaces->sources_bytes_max, err);
 	if (!rc) {
 		space->space.symbolizer =
 			symbolizer_new(&space->space.files, spaces->debuginfod, spaces->launcher);
@@ -104,10 +110,15 @@ int symbol_spaces_open(const struct symbol_spaces_options *options,
 	}
 	spaces->data = data;
 	spaces->bytes_max = options->bytes_max;
+	spaces->sources_bytes_max = options->sources_bytes_max;
 	spaces->debuginfod = options->debuginfod;
 	spaces->launcher = options->launcher;
 	pthread_mutex_init(&spaces->lock, NULL);
-	int rc = add_space(spaces, "", err);
+	int rc = options->source_folders ? source_folders_parse(options->source_folders,
+								&spaces->source_folders, err)
+					 : 0;
+	if (!rc)
+		rc = add_space(spaces, "", err);
 	if (rc) {
 		symbol_spaces_close(spaces);
 		return rc;
@@ -123,6 +134,7 @@ void symbol_spaces_close(struct symbol_spaces *spaces)
 	for (uint32_t i = 0; i < spaces->count; i++)
 		space_free(spaces->spaces[i]);
 	pthread_mutex_destroy(&spaces->lock);
+	source_folders_deinit(&spaces->source_folders);
 	free(spaces->data);
 	free(spaces);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A space of symbols for each tenant: uploaded debug files and the symbolizer that reads them. Nobody's
-// upload names another tenant's frames. What debuginfod servers send is shared. Thread-safe.
+// A space of symbols and sources for each tenant: uploaded debug files, the symbolizer that reads them, and source files. Nobody's
+// upload names another tenant's frames, or is shown to it. What debuginfod servers send is shared. Thread-safe.
 #pragma once
 
 #include <stdbool.h>
@@ -8,27 +8,34 @@
 
 #include "base/error.h"
 #include "collector/symbols/debug_files.h"
+#include "collector/symbols/source_files.h"
+#include "collector/symbols/source_folders.h"
 #include "collector/symbols/symbolizer.h"
 
 enum {
 	SYMBOL_SPACES_MAX = 64
-}; // each has SYMBOLIZER_FILES_OPEN files in memory, and --debug-files on disk
+}; // each has SYMBOLIZER_FILES_OPEN files in memory, and --debug-files and --sources on disk
 
 struct symbol_space {
 	struct debug_files files;
 	struct symbolizer *symbolizer;
+	struct source_files sources;
+	const struct source_folders *source_folders; // of all tenants
+	const char *tenant;                          // "": none
 };
 
 struct symbol_spaces_options {
 	const char *data;                   // the store's directory
-	uint64_t bytes_max;                 // of each space's files
+	uint64_t bytes_max;                 // of each space's debug files
+	uint64_t sources_bytes_max;         // of each space's source files
+	const char *source_folders;         // source_folders_parse(); NULL: none
 	struct debuginfod *debuginfod;      // borrowed; NULL: none
 	struct confined_launcher *launcher; // borrowed; NULL: none
 };
 
 struct symbol_spaces;
 
-/** Open the space without a tenant, in @data/debug-files; a tenant's is in @data/tenants/TENANT. */
+/** Open the space without a tenant, in @data/debug-files and @data/sources; a tenant's is in @data/tenants/TENANT. */
 int symbol_spaces_open(const struct symbol_spaces_options *options,
 		       struct symbol_spaces **ret_spaces, struct error *err);
 void symbol_spaces_close(struct symbol_spaces *spaces);
