@@ -25,6 +25,7 @@
 #include "cli/printable_text.h"
 #include "cli/selector_text.h"
 #include "cli/shedding_notes.h"
+#include "cli/source_table.h"
 #include "proto/export.h"
 
 enum {
@@ -41,6 +42,7 @@ struct query_options {
 	char *group_text;
 	const char *group_by; // asked for, or of a type without stacks; NULL: functions are shown
 	char *output, *format_text;
+	char *function; // whose lines are shown; NULL: functions are
 	uint64_t limit;
 	bool lines;
 	bool json;
@@ -63,11 +65,14 @@ static const char notes_format[] =
 	"own label, as wall by state; --group-by prints every type by labels. Nodes that shed load "
 	"in the range are noted (in JSON:\n"
 	"notes). If nothing matches, FILE is not written, and the exit status is 1.\n"
+	"--function prints the lines of one function with their text, where `cairn upload\n"
+	"--sources` or the collector's --source-folders have it.\n"
 	"\n"
 	"  cairn query checkout\n"
 	"  cairn query checkout --type wall\n"
 	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n"
 	"  cairn query '{service=\"llm\"}' --group-by version\n"
+	"  cairn query llm --function 'Model.forward (model.py)'\n"
 	"  cairn query '{pod=\"llm-0\"}' --from now-10s -o llm.trace.json  # for Perfetto\n"
 	"  cairn query checkout --format collapsed | flamegraph.pl > checkout.svg\n"
 	"  cairn query '{service=\"llm\", wait=\"lock\"}' --type off-cpu\n";
@@ -89,6 +94,8 @@ static int parse(int argc, char **argv, struct query_options *options,
 		  "include idle off-CPU time" },
 		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
 		  "print a function's lines apart, where they are known" },
+		{ "function", 0, CONFIG_STRING, &options->function, NULL, 0, 0, "NAME",
+		  "print the lines of this function, called as in the table" },
 		{ "limit", 0, CONFIG_UINT, &options->limit, "40", 1, 100000, "N",
 		  "rows of the table" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
@@ -187,6 +194,9 @@ static int check(struct query_options *options, struct error *err)
 		rc = check_output(options, err);
 	if (!rc && options->output && options->json)
 		rc = error_set(err, -EINVAL, "--json and -o cannot be combined");
+	if (!rc && options->function && (options->output || options->group_text || options->lines))
+		rc = error_set(err, -EINVAL,
+			       "--function goes with neither -o, --group-by nor --lines");
 	return rc;
 }
 
@@ -196,6 +206,7 @@ static void options_deinit(struct query_options *options)
 	free(options->type_text);
 	free(options->output);
 	free(options->format_text);
+	free(options->function);
 	free(options->group_text);
 	free(options->busy_selector);
 	free(options->idle_selector);
@@ -203,6 +214,8 @@ static void options_deinit(struct query_options *options)
 
 static const char *path_of(const struct query_options *options)
 {
+	if (options->function)
+		return "/api/v1/lines";
 	if (options->output)
 		return "/api/v1/merge";
 	// Only this one takes several labels; its first step may begin before --from.
@@ -218,7 +231,8 @@ static void build_url(const struct query_options *options, struct buffer *url)
 
 	api_request_begin_url(&options->request, path, url);
 	http_append_parameter(url, "type", options->type);
-	http_append_parameter(url, "group_by", options->group_by);
+	http_append_parameter(url, "function", options->function);
+	http_append_parameter(url, "group_by", options->function ? NULL : options->group_by);
 	if (options->output)
 		http_append_parameter(url, "format", export_format_spec(options->format)->name);
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)options->limit);
@@ -250,6 +264,7 @@ static int64_t fetch_total(const struct query_options *options, const char *sele
 
 	asked.request.selector = selector;
 	asked.output = NULL;
+	asked.function = NULL;
 	asked.group_by = NULL;
 	asked.limit = 1;
 	build_url(&asked, &url);
@@ -464,6 +479,42 @@ static int show(const struct query_options *options, const struct http_response 
 	return rc;
 }
 
+static int show_lines(const struct query_options *options, const struct http_response *response,
+		      struct error *err)
+{
+	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
+	int rc = json_is_object(root) ? 0 : -EBADMSG;
+
+	if (!rc && !source_table_has_lines(root))
+		rc = error_set(err, -ENODATA,
+			       "no function is called \"%.200s\" there; `cairn query` without "
+			       "--function prints how functions are called",
+			       options->function);
+	else if (!rc && options->json)
+		print_json(response, NULL);
+	else if (!rc)
+		rc = source_table_print(root, stdout);
+	json_decref(root);
+	return rc == -EBADMSG ? error_set(err, rc,
+					  "%s did not answer with lines; is it a cairn-collector?",
+					  options->request.collector_http)
+			      : rc;
+}
+
+static int query_lines(const struct query_options *options, struct error *err)
+{
+	_cleanup_(http_response_deinit) struct http_response response = { 0 };
+	int rc = fetch(options, &response, err);
+
+	if (!rc)
+		rc = show_lines(options, &response, err);
+	if (!rc && (fflush(stdout) || ferror(stdout)))
+		rc = error_errno(err, -errno, "cannot write to standard output");
+	if (!rc)
+		report_idle(options);
+	return rc;
+}
+
 static int query(const struct query_options *options, struct error *err)
 {
 	_cleanup_(output_file_discard) struct output_file file = { 0 };
@@ -497,6 +548,6 @@ int cmd_query(int argc, char **argv)
 		fprintf(stderr, "cairn query: %s\n", err.text);
 		return EXIT_USAGE;
 	}
-	rc = query(&options, &err);
+	rc = options.function ? query_lines(&options, &err) : query(&options, &err);
 	return command_exit("cairn query", rc, &err);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn upload: send debug files to a collector, which names the frames that agents could not.
+// cairn upload: send debug files to a collector, which names the frames that agents could not, and source files, whose lines it
+// shows.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,19 +16,22 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config/config.h"
+#include "base/symbols/source_archive.h"
 #include "cli/api_error.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
 #include "cli/http_client.h"
 #include "cli/json_line.h"
 #include "cli/progress.h"
+#include "cli/source_pack.h"
 
 struct upload_options {
 	char *collector_http;
 	uint64_t timeout_ns;
 	struct http_security security;
-	bool json, missing_only;
-	json_t *missing; // of --missing-only: by build id
+	bool json, missing_only, sources;
+	char *at, *for_service, *for_version; // of sources
+	json_t *missing;                      // of --missing-only: by build id
 	int first_file;
 };
 
@@ -38,9 +42,15 @@ static const char notes[] =
 	"folder of a container's image; links are not followed. --missing-only asks the collector\n"
 	"first, and uploads what the samples of the last day lack.\n"
 	"\n"
+	"With --sources the collector gets the source code below each FOLDER, by its suffixes;\n"
+	"hidden files, links and files above 4 MiB are left out. The lines of a function then\n"
+	"show their text. --for-version is the label version of what runs: without it nobody\n"
+	"knows whether lines have moved. Whoever may read the tenant's profiles may read them.\n"
+	"\n"
 	"  cairn upload build/server\n"
 	"  cairn upload --missing-only build/\n"
-	"  cairn upload /usr/lib/debug/.build-id/*/*.debug\n";
+	"  cairn upload /usr/lib/debug/.build-id/*/*.debug\n"
+	"  cairn upload --sources --for-service shop --for-version 1.4 --at /srv/shop .\n";
 
 static int parse(int argc, char **argv, struct upload_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
@@ -53,13 +63,24 @@ static int parse(int argc, char **argv, struct upload_options *options,
 		HTTP_SECURITY_OPTIONS(&options->security),
 		{ "missing-only", 0, CONFIG_BOOL, &options->missing_only, NULL, 0, 0, NULL,
 		  "upload only what the collector lacks symbols of" },
+		{ "sources", 0, CONFIG_BOOL, &options->sources, NULL, 0, 0, NULL,
+		  "upload source code instead of debug files" },
+		{ "for-service", 0, CONFIG_STRING, &options->for_service, "", 0, 0, "NAME",
+		  "with --sources: show it for this service only" },
+		{ "for-version", 0, CONFIG_STRING, &options->for_version, "", 0, 0, "VERSION",
+		  "with --sources: the version that it is" },
+		{ "at", 0, CONFIG_STRING, &options->at, NULL, 0, 0, "PATH",
+		  "with --sources: where FOLDER lies where it runs" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
 		  "print a JSON object per file" },
 	};
 	const struct config_program program = {
 		.name = "cairn upload",
-		.summary = "Upload debug files to a collector, so that stripped code gets names.",
-		.usage = "cairn upload [--missing-only] FILE|FOLDER...",
+		.summary =
+			"Upload debug files to a collector, so that stripped code gets names, or "
+			"sources.",
+		.usage = "cairn upload [--missing-only] FILE|FOLDER...\n"
+			 "       cairn upload --sources [--for-version VERSION] FOLDER...",
 		.notes = notes,
 		.options = table,
 		.option_count = ARRAY_SIZE(table),
@@ -70,6 +91,18 @@ static int parse(int argc, char **argv, struct upload_options *options,
 		return rc;
 	if (options->first_file >= argc)
 		return error_set(err, -EINVAL, "FILE is missing; see `cairn upload --help`");
+	if (!options->sources && (options->at || *options->for_service || *options->for_version))
+		return error_set(err, -EINVAL,
+				 "--at, --for-service and --for-version go with --sources");
+	if (options->sources && options->missing_only)
+		return error_set(err, -EINVAL,
+				 "--missing-only is of debug files, not of --sources");
+	if (!source_name_is_sound(options->for_service) ||
+	    !source_name_is_sound(options->for_version))
+		return error_set(err, -EINVAL,
+				 "--for-service, --for-version: at most %d bytes, without control "
+				 "characters",
+				 SOURCE_NAME_BYTES_MAX);
 	return 0;
 }
 
@@ -93,8 +126,9 @@ static void show_progress(void *context, uint64_t bytes)
 	progress_draw("uploading", waited_ns, 0, detail);
 }
 
-static int send_file(const struct upload_options *options, const char *path, int fd, uint64_t bytes,
-		     const char *build_id, struct error *err)
+/* Put it where @api, "debug-files" or "sources", has files by @id. */
+static int send_file(const struct upload_options *options, const char *api, const char *id,
+		     const char *path, int fd, uint64_t bytes, struct error *err)
 {
 	_cleanup_(http_response_deinit) struct http_response response = { 0 };
 	_cleanup_(buffer_deinit) struct buffer url = { 0 };
@@ -105,8 +139,7 @@ static int send_file(const struct upload_options *options, const char *path, int
 	while (length && options->collector_http[length - 1] == '/')
 		length--;
 	buffer_append(&url, options->collector_http, length);
-	buffer_append_string(&url, "/api/v1/debug-files/");
-	buffer_append_string(&url, build_id);
+	buffer_printf(&url, "/api/v1/%s/%s", api, id);
 	const struct http_request request = {
 		.url = buffer_string(&url),
 		.security = &options->security,
@@ -132,7 +165,8 @@ static int upload(const struct upload_options *options, const char *path, struct
 	if (!S_ISREG(status.st_mode) || debug_file_read_build_id(fd, build_id))
 		return error_set(err, -EINVAL,
 				 "not an ELF file with a build id; link it with --build-id");
-	int rc = send_file(options, path, fd, (uint64_t)status.st_size, build_id, err);
+	int rc = send_file(options, "debug-files", build_id, path, fd, (uint64_t)status.st_size,
+			   err);
 	if (!rc && options->json)
 		json_line_print(json_pack("{s:s, s:s, s:I}", "file", path, "build_id", build_id,
 					  "bytes", (json_int_t)status.st_size));
@@ -211,6 +245,44 @@ static int upload_tree(const struct upload_options *options, char *path)
 	return exit_code;
 }
 
+static int pack_and_send(const struct upload_options *options, const char *folder,
+			 struct error *err)
+{
+	const struct source_pack_options wanted = {
+		.folder = folder,
+		.at = options->at,
+		.service = options->for_service,
+		.version = options->for_version,
+	};
+	struct source_pack pack;
+	int rc = source_pack(&wanted, &pack, err);
+
+	if (rc)
+		return rc;
+	_cleanup_close_ int fd = pack.fd;
+	rc = send_file(options, "sources", pack.id, folder, fd, pack.bytes, err);
+	if (!rc && options->json)
+		json_line_print(json_pack("{s:s, s:s, s:I, s:I}", "folder", folder, "id", pack.id,
+					  "files", (json_int_t)pack.file_count, "bytes",
+					  (json_int_t)pack.bytes));
+	else if (!rc)
+		printf("%s: %u files, %s\n", folder, pack.file_count, pack.id);
+	if (!rc && pack.too_large)
+		fprintf(stderr, "cairn upload: %s: left out %u files of more than %d MiB\n", folder,
+			pack.too_large, SOURCE_FILE_BYTES_MAX >> 20);
+	return rc;
+}
+
+static int upload_sources(const struct upload_options *options, const char *folder)
+{
+	struct error err = { 0 };
+
+	if (!pack_and_send(options, folder, &err))
+		return EXIT_OK;
+	fprintf(stderr, "cairn upload: %s: %s\n", folder, err.text);
+	return EXIT_FAILED;
+}
+
 /* Ask which build ids have frames without names. */
 static int ask_missing(struct upload_options *options, struct error *err)
 {
@@ -266,10 +338,14 @@ int cmd_upload(int argc, char **argv)
 		exit_code = EXIT_FAILED;
 	}
 	for (int i = options.first_file; !rc && outcome == CONFIG_RUN && i < argc; i++)
-		if (upload_tree(&options, argv[i]))
+		if (options.sources ? upload_sources(&options, argv[i])
+				    : upload_tree(&options, argv[i]))
 			exit_code = EXIT_FAILED;
 	json_decref(options.missing);
 	free(options.collector_http);
+	free(options.at);
+	free(options.for_service);
+	free(options.for_version);
 	http_security_deinit(&options.security);
 	return exit_code;
 }
