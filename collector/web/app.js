@@ -24,6 +24,7 @@ import { selectedValue, withValue } from "./selector.js";
 import { ServicePicker } from "./service_picker.js";
 import { copyLink } from "./share_link.js";
 import { listenForShortcuts } from "./shortcuts.js";
+import { SourcePane } from "./source_pane.js";
 import { StacklessPane } from "./stackless_pane.js";
 import { ViewState } from "./state.js";
 import { StatesPane } from "./states_pane.js";
@@ -59,6 +60,7 @@ class Page {
 		this.heat = new HeatPane(this.state, palette, this.tooltip, this.connection);
 		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty(), this.connection);
 		this.table = new TablePane(this.state);
+		this.source = new SourcePane(this.state);
 		this.stackless = new StacklessPane(this.state);
 		this.states = new StatesPane(this.state);
 		this.diagnosis = new DiagnosisCard(this.state, () => this.#range);
@@ -90,6 +92,7 @@ class Page {
 		this.flame.showShape(this.view);
 		this.flame.showSearch(this.view);
 		this.table.show(this.view);
+		this.source.show(this.view);
 		this.#pending++; // the page is not settled before its first request
 		await this.connection.poll();
 		if (!this.#fitYoungData())
@@ -142,14 +145,14 @@ class Page {
 	}
 
 	get #panes() {
-		const { layout, type } = this.view;
+		const { layout, type, code } = this.view;
 
 		if (!this.#isService)
 			return [this.pages.of(this.view)];
 		const over = this.view.over === "heat" ? [this.chart, this.heat] : [this.chart];
 		if (specOf(type).noStacks)
 			return type === TYPE.WALL ? [...over, this.states] : over;
-		return [...over, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
+		return [...over, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [code ? this.source : this.table] : [])];
 	}
 
 	/** The fields of the view of which a change reloads what is shown. */
@@ -191,7 +194,7 @@ class Page {
 
 	#failAll(message) {
 		this.#loadedFor.clear();
-		for (const pane of this.#isService ? [this.chart, this.heat, this.flame, this.table, this.states] : this.#panes)
+		for (const pane of this.#isService ? [this.chart, this.heat, this.flame, this.table, this.source, this.states] : this.#panes)
 			pane.fail(message);
 	}
 
@@ -443,9 +446,11 @@ class Page {
 			this.flame.showShape(this.view);
 		if (["sort", "filter", "columns", "type"].some((name) => changed.has(name)))
 			this.table.show(this.view);
+		if (changed.has("code"))
+			this.source.show(this.view);
 		if (["page", ...this.#queryFields].some((name) => name !== "sel" && changed.has(name))) {
 			this.refresh({ choices: ["page", "query", "from", "to", "group"].some((name) => changed.has(name)) });
-		} else if (["layout", "over", "sel"].some((name) => changed.has(name))) {
+		} else if (["layout", "over", "sel", "code"].some((name) => changed.has(name))) {
 			this.#loadPanes();
 		}
 		if (changed.has("zoom"))

@@ -18,6 +18,7 @@ import { valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
 import { fetchCallers, fetchMerge, groupOf } from "./queries.js";
 import { regionsOf } from "./regions.js";
+import { functionOf } from "./source_pane.js";
 import { NODES_MAX } from "./state.js";
 import { coveredMs } from "./time_range.js";
 import { showToast } from "./toast.js";
@@ -233,7 +234,7 @@ export class FlamePane {
 		const isFrame = !["root", "group", "truncated"].includes(tree.kindOf(node));
 		const actions = [
 			...(graph === this.graph ? [{ label: "Zoom to it", note: "Enter", act: () => this.#zoomTo(node) }] : []),
-			...(isFrame ? this.#actionsOn(name) : []),
+			...(isFrame ? this.#actionsOn(name, tree.kindOf(node)) : []),
 			{ label: "Copy the stack", note: "c", act: () => this.#copyStack(graph, node) },
 		];
 
@@ -242,17 +243,19 @@ export class FlamePane {
 	}
 
 	/** Open the menu of the function called @name at (@x, @y); @returnTo has the focus when it closes. */
-	openFunctionMenu({ name, x, y, row }) {
-		this.menu.open(name, this.#actionsOn(name), x, y, row);
+	openFunctionMenu({ name, kind, x, y, row }) {
+		this.menu.open(name, this.#actionsOn(name, kind), x, y, row);
 	}
 
-	// In each the flame graph shows.
-	#actionsOn(name) {
+	// In each but the lines' the flame graph shows.
+	#actionsOn(name, kind) {
 		const { view } = this.#state;
+		const showLines = () => this.#state.change({ code: functionOf(name, kind, view.lines), layout: view.layout === "flame" ? "both" : view.layout });
 		const change = (patch) => this.#state.change({ layout: view.layout === "table" ? "both" : view.layout, ...patch });
 
 		return [
 			{ label: "Callers and callees", act: () => change({ sandwich: name, zoom: "", focus: "" }) },
+			...(kind === "kernel" ? [] : [{ label: "Source lines", act: showLines }]),
 			{ label: "Only stacks with it", act: () => change({ focus: name, zoom: "", sandwich: "" }) },
 			{ label: "Hide it", act: () => change({ hide: [...hiddenOf(view), name].join("\n"), zoom: "" }) },
 			{ label: "Search for it", note: "Shift click", act: () => change({ search: exactSearch(name) }) },

@@ -82,6 +82,11 @@ export function fetchCallers(view, range, signal) {
 	return request("callers", { ...selected(view, range), ...frames(view), max_nodes: view.nodes, function: view.sandwich }, signal);
 }
 
+/** The lines of the function in view.code, with their text. */
+export function fetchLines(view, range, signal) {
+	return request("lines", { ...selected(view, range), function: view.code }, signal);
+}
+
 /** The table of functions; of CPU time with view.columns also where each one's time goes: time_shares.js. */
 export async function fetchTop(view, range, signal) {
 	const top = (of, extra = []) => request("top", { ...selected(of, range), query: selectorOf(of, extra), ...frames(view), limit: TOP_ROWS_MAX }, signal);

@@ -39,6 +39,7 @@ const atMost = (length) => (text) => text.length <= length;
  *   hide    names of hidden functions, a line each      focus  name of the one whose stacks alone are shown
  *   color   what colours mean        sandwich  function whose callers and callees are shown
  *   columns "on": the table has columns of where time goes
+ *   code    function whose source lines are shown instead of the table
  *   live    refresh while the range ends now
  *   nodes   maximum number of boxes
  *   thread  of the timeline page: the selector of the thread whose stacks are shown
@@ -71,6 +72,7 @@ const FIELDS = {
 	color: { fallback: "kind", check: oneOf("kind", "module") },
 	sandwich: { fallback: "", check: atMost(1024) },
 	columns: { fallback: "off", check: isSwitch },
+	code: { fallback: "", check: atMost(1024) },
 	live: { fallback: "on", check: oneOf("on", "off") },
 	nodes: { fallback: String(NODES_DEFAULT), check: (text) => /^\d{1,6}$/.test(text) && +text >= 1 && +text <= NODES_MAX },
 	against: { fallback: "before", check: oneOf("before", "1h", "1d", "7d", "rest", "query", "range") },

@@ -26,7 +26,7 @@ export class TopTable extends EventTarget {
 	#selected = "";
 	#first = -1;
 
-	/** Events: "pick" (detail: function's name), "menu" (detail: { name, x, y, row }), "sort" (detail: sort text), "filter" (detail: text). */
+	/** Events: "pick" (detail: function's name), "menu" (detail: { name, kind, x, y, row }), "sort" (detail: sort text), "filter" (detail: text). */
 	constructor() {
 		super();
 		this.scroller = byId("table-scroller");
@@ -136,6 +136,7 @@ export class TopTable extends EventTarget {
 
 		name.title = row.module ? `${row.name}\n${row.module}` : row.name;
 		made.dataset.name = row.name;
+		made.dataset.kind = safeKind(row.kind);
 		made.tabIndex = -1;
 		made.ariaSelected = String(row.name === this.#selected);
 		return made;
@@ -168,7 +169,7 @@ export class TopTable extends EventTarget {
 	}
 
 	#openMenu(row, x, y) {
-		this.dispatchEvent(new CustomEvent("menu", { detail: { name: row.dataset.name, x, y, row } }));
+		this.dispatchEvent(new CustomEvent("menu", { detail: { name: row.dataset.name, kind: row.dataset.kind, x, y, row } }));
 	}
 
 	#onKey(event) {

@@ -376,6 +376,35 @@ class Api:
                 "b": side(query, from_s, total[0], divisors[1]), "function_count": len(rows), "functions": rows[:int(params.get("limit", 100))],
                 "kinds": answer["kinds"], "names": answer["names"], "nodes": nodes}
 
+    def lines(self, params):
+        """The lines of a function; what is in serve.py has a text, of an upload whose version is not known to have run."""
+        tree, own, total = self.merged({**params, "group_by": "", "lines": "all"})
+        sums = {}
+        for node in range(1, len(total)):
+            if without_line(tree.frame[node])[0] == params["function"]:
+                found = re.search(r"\((.*):(\d+)\)$", tree.frame[node][0])
+                values = sums.setdefault((found[1], int(found[2])) if found else ("", 0), [0, 0, tree.frame[node][2]])
+                values[0] += own[node]
+                values[1] += total[node] if tree.outermost[node] else 0
+        files = []
+        for path in sorted({path for path, _ in sums}):
+            has_text = path == "serve.py"
+            rows = {line: {"line": line, "self": s, "total": t} for (of, line), (s, t, _) in sums.items() if of == path}
+            for line in [near for at in list(rows) for near in range(max(at - 3, 1), at + 4)] if has_text else []:
+                rows.setdefault(line, {"line": line, "self": 0, "total": 0})
+            for line, row in rows.items():
+                row.update({"text": f"\tcall_{line}('<img src=x onerror=alert(1)>')  # {'long ' * 20 if line == 2 else ''}"} if has_text else {})
+            source = {"source": {"path": "serve.py", "from": "upload", "id": "ab" * 32, "service": "", "version": "1.4", "uploaded": 1893495600,
+                                 "who": "token:ci", "address": "10.0.0.7", "sha256": "ab" * 32, "is_version": False, "others": 1,
+                                 "names_function": True, "is_short": False}}
+            files.append({"path": f"/srv/app/{path}" if path else "", "service": "llm-gateway", "version": "1.3",
+                          "kind": KINDS[next(kind for (of, _), (_, _, kind) in sums.items() if of == path)],
+                          "self": sum(row["self"] for row in rows.values()), "total": max(row["total"] for row in rows.values()),
+                          "line_count": len(rows), "lines": [rows[line] for line in sorted(rows)],
+                          **(source if has_text else {"missing": "not_found" if path else "no_path"})})
+        return {**self.type_fields(params), "function": params["function"], "total": total[0], "file_count": len(files),
+                "function_self": sum(file["self"] for file in files), "function_total": sum(file["total"] for file in files), "files": files}
+
     def top(self, params):
         if params.get("group_by"):
             sums = {}

@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send(200, api.collapsed(params).encode(), "text/plain", {"Content-Disposition": "attachment; filename=profile.collapsed"})
             return
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
-        routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "callers": api.callers, "top": api.top, "series": api.time_series,
+        routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "callers": api.callers, "lines": api.lines, "top": api.top, "series": api.time_series,
                   "status": api.status, "agents": api.agents, "diagnose": api.diagnose, "spikes": api.spikes,
                   "heatmap": api.heatmap, "timeline": api.timeline, "services": api.list_services, "diff": api.diff}
         if values:

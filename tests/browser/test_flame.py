@@ -363,3 +363,35 @@ def test_keys_work_after_escape_in_a_picker(fake, open_page):
     assert view(page, "layout") == "table"
     page.press("1")
     assert view(page, "layout") == "flame"
+
+
+def source_rows(page):
+    return page.evaluate("[...document.querySelectorAll('.source-table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))")
+
+
+def test_shows_source_lines_of_a_function(fake, open_page, artefact):
+    page = open_page(address(fake.url, layout="table", filter="<module> (serve.py)"))
+    page.evaluate("document.querySelector('#table-body tr[data-name]').focus()")
+    page.press("m")
+    page.press("ArrowDown")
+    page.press("Enter")
+    page.settle()
+    assert view(page, "code") == "<module> (serve.py)" and not page.shown("#table-scroller")
+    assert page.text("#source-title") == "<module> (serve.py)"
+    rows = source_rows(page)
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"] and rows[0][2].endswith("%") and rows[1][1:3] == ["", ""]
+    assert all(row[3].startswith(f"\tcall_{row[0]}('<img src=x onerror=alert(1)>')") for row in rows), rows
+    assert page.evaluate("document.querySelectorAll('.source-table img').length") == 0
+    notes = page.text("#source-files")
+    assert "of version 1.4, uploaded" in notes and "by token:ci" in notes and "Version 1.3 ran" in notes and "1 more uploads" in notes
+    page.screenshot(artefact("source-lines"))
+    page.click("#source-close")
+    page.settle()
+    assert view(page, "code") == "" and page.shown("#table-scroller")
+
+
+def test_source_lines_say_what_to_do(fake, open_page):
+    page = open_page(address(fake.url, code="spin_inner", layout="both"))
+    assert "cairn-agent --lines" in page.text("#source-files") and [row[0] for row in source_rows(page)] == ["?"]
+    page = open_page(address(fake.url, code="nobody", layout="table"))
+    assert "No sample has this function" in page.text("#source-error")
