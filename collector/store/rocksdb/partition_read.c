@@ -30,20 +30,25 @@ static int fail_read(struct partition *partition, int rc, const struct error *ca
 	return rc;
 }
 
+/** With the lock: what a reader begins with. -ENOENT: dropped; as partition_refuse_unreadable() unless it @is_loaded. */
+static int begin_read(struct partition *partition, bool is_loaded, struct missing *missing,
+		      struct error *err)
+{
+	partition->used_ns = clock_monotonic_ns();
+	missing->generation = partition->generation;
+	if (partition->dropped)
+		return -ENOENT;
+	return partition->unreadable && !is_loaded ? partition_refuse_unreadable(partition, err)
+						   : 0;
+}
+
 /** A view, if the postings are loaded. -EAGAIN: they are not. */
 static int find_postings(struct partition *partition, struct db *db, struct missing *missing,
 			 struct postings_view *ret_view, struct error *err)
 {
-	int rc = 0;
-
 	pthread_mutex_lock(&partition->lock);
-	partition->used_ns = clock_monotonic_ns();
-	missing->generation = partition->generation;
-	if (partition->dropped)
-		rc = -ENOENT;
-	else if (partition->unreadable && !partition->postings)
-		rc = partition_refuse_unreadable(partition, err);
-	else if (missing->is_last)
+	int rc = begin_read(partition, partition->postings, missing, err);
+	if (rc == 0 && missing->is_last)
 		rc = partition_load_postings(partition, db, err);
 	if (rc == 0 && partition->postings)
 		*ret_view = postings_view(partition->postings);
@@ -103,16 +108,9 @@ int partition_read_postings(struct partition *partition, struct db *db,
 static int find_view(struct partition *partition, struct db *db, struct missing *missing,
 		     struct forest_view **ret_view, struct error *err)
 {
-	int rc = 0;
-
 	pthread_mutex_lock(&partition->lock);
-	partition->used_ns = clock_monotonic_ns();
-	missing->generation = partition->generation;
-	if (partition->dropped)
-		rc = -ENOENT;
-	else if (partition->unreadable && !partition->view && !partition->forest)
-		rc = partition_refuse_unreadable(partition, err);
-	else if (missing->is_last && !partition->view)
+	int rc = begin_read(partition, partition->view || partition->forest, missing, err);
+	if (rc == 0 && missing->is_last && !partition->view)
 		rc = partition_load_forest(partition, db, err);
 	if (rc == 0 && partition->view &&
 	    (!partition->forest || !forest_view_is_stale(partition->view, partition->forest)))
