@@ -19,8 +19,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/file_version.h"
 #include "base/header_file.h"
+#include "base/path_state.h"
 #include "base/secret_file.h"
 #include "base/version.h"
 #include "proto/retry_info.h"
@@ -36,7 +36,7 @@ enum {
 /** A file that is read again when it changes. */
 struct watched {
 	const char *path; // NULL: none
-	struct file_version version;
+	struct path_state state;
 };
 
 enum { WATCHED_CA, WATCHED_CERTIFICATE, WATCHED_KEY, WATCHED_COUNT };
@@ -122,7 +122,7 @@ static int tls_credentials_new(struct rpc_client *client,
 	int rc = 0;
 
 	for (int i = 0; i < WATCHED_COUNT && !rc; i++) {
-		client->files[i].version = file_version_of(client->files[i].path);
+		client->files[i].state = path_state_of(client->files[i].path);
 		if (client->files[i].path)
 			rc = read_pem(client->files[i].path, &files[i], err);
 		if (!rc && client->files[i].path && i != WATCHED_KEY)
@@ -146,7 +146,7 @@ static int read_token(struct rpc_client *client, struct error *err)
 {
 	char secret[SECRET_BYTES_MAX];
 
-	client->token_file.version = file_version_of(client->token_file.path);
+	client->token_file.state = path_state_of(client->token_file.path);
 	int rc = secret_file_read(client->token_file.path, secret, err);
 	if (!rc)
 		snprintf(client->token, sizeof(client->token), "Bearer %s", secret);
@@ -158,7 +158,7 @@ static int read_headers(struct rpc_client *client, struct error *err)
 {
 	struct header_list list;
 
-	client->headers_file.version = file_version_of(client->headers_file.path);
+	client->headers_file.state = path_state_of(client->headers_file.path);
 	int rc = header_file_read(client->headers_file.path, &list, err);
 	if (rc)
 		return rc;
@@ -169,7 +169,7 @@ static int read_headers(struct rpc_client *client, struct error *err)
 
 static bool has_changed(const struct watched *file)
 {
-	return file->path && !file_version_equal(file->version, file_version_of(file->path));
+	return file->path && !path_state_equal(file->state, path_state_of(file->path));
 }
 
 /**

@@ -14,7 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/file_version.h"
+#include "base/path_state.h"
 
 enum { FILE_COUNT = 4 };
 
@@ -28,7 +28,7 @@ struct material {
 
 struct tls_server {
 	char *paths[FILE_COUNT]; // certificate, key, CAs, CRLs; NULL: none
-	struct file_version versions[FILE_COUNT];
+	struct path_state states[FILE_COUNT];
 	pthread_mutex_t lock; // guards what follows
 	struct material material;
 };
@@ -165,16 +165,16 @@ static int load_trust(struct tls_server *server, struct material *material, stru
 static int load(struct tls_server *server, struct error *err)
 {
 	_cleanup_(material_deinit) struct material material = { 0 };
-	struct file_version versions[FILE_COUNT];
+	struct path_state states[FILE_COUNT];
 
 	for (int i = 0; i < FILE_COUNT; i++)
-		versions[i] = file_version_of(server->paths[i]);
+		states[i] = path_state_of(server->paths[i]);
 	int rc = load_key_pair(server, &material, err);
 	if (!rc)
 		rc = load_trust(server, &material, err);
 	// Damaged files are read again when somebody changes them; whatever else failed may pass by itself.
 	if (!rc || rc == -EINVAL)
-		memcpy(server->versions, versions, sizeof(versions));
+		memcpy(server->states, states, sizeof(states));
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&server->lock);
@@ -229,7 +229,7 @@ void tls_server_close(struct tls_server *server)
 int tls_server_refresh(struct tls_server *server, struct error *err)
 {
 	for (int i = 0; i < FILE_COUNT; i++) {
-		if (!file_version_equal(server->versions[i], file_version_of(server->paths[i]))) {
+		if (!path_state_equal(server->states[i], path_state_of(server->paths[i]))) {
 			int rc = load(server, err);
 
 			return rc ? rc : 1;

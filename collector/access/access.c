@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "base/file_version.h"
+#include "base/path_state.h"
 #include "collector/access/access_file.h"
 #include "collector/access/basic_credential.h"
 
@@ -26,7 +26,7 @@ struct access {
 	struct tls_server *tls;
 	struct network proxies[ACCESS_PROXIES_MAX];
 	uint32_t proxy_count;
-	struct file_version version;
+	struct path_state state;
 	pthread_rwlock_t lock; // guards the lines
 	struct access_file file;
 };
@@ -118,12 +118,12 @@ static bool is_proxy(const struct access *access, const char *address)
 static int read_lines(struct access *access, struct error *err)
 {
 	struct access_file file = { 0 };
-	struct file_version version = file_version_of(access->path);
+	struct path_state state = path_state_of(access->path);
 	int rc = access_file_read(access->path, &file, err);
 
 	// A bad line is read again when somebody changes it; whatever else failed may pass by itself.
 	if (!rc || rc == -EINVAL)
-		access->version = version;
+		access->state = state;
 	if (rc)
 		return rc;
 	pthread_rwlock_wrlock(&access->lock);
@@ -174,7 +174,7 @@ void access_close(struct access *access)
 
 int access_refresh(struct access *access, struct error *err)
 {
-	if (!access->path || file_version_equal(access->version, file_version_of(access->path)))
+	if (!access->path || path_state_equal(access->state, path_state_of(access->path)))
 		return 0;
 	int rc = read_lines(access, err);
 	return rc ? rc : 1;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file_version.h"
+#include "base/path_state.h"
 #include "tests/test.h"
 
 static void write_file(const char *path, const char *bytes, size_t size)
@@ -69,7 +69,7 @@ TEST(refuses_a_file_that_is_too_long)
 	EXPECT_EQ(-ENOENT, secret_file_read(path, secret, &err), "no file");
 }
 
-TEST(a_replaced_file_has_another_version)
+TEST(a_replaced_file_is_another_state)
 {
 	char path[] = "/tmp/cairn-secret-XXXXXX", other[sizeof(path) + 2];
 	_cleanup_close_ int fd = mkstemp(path);
@@ -77,14 +77,13 @@ TEST(a_replaced_file_has_another_version)
 	snprintf(other, sizeof(other), "%s.n", path);
 	write_file(path, "one", 3);
 	write_file(other, "two", 3);
-	struct file_version before = file_version_of(path);
-	EXPECT_EQ(true, file_version_equal(before, file_version_of(path)), "as it was");
+	struct path_state before = path_state_of(path);
+	EXPECT_EQ(true, path_state_equal(before, path_state_of(path)), "as it was");
 	assert_int_equal(0, rename(other, path));
-	EXPECT_EQ(false, file_version_equal(before, file_version_of(path)), "moved over it");
+	EXPECT_EQ(false, path_state_equal(before, path_state_of(path)), "moved over it");
 	unlink(path);
-	EXPECT_EQ(true, file_version_equal((struct file_version){ 0 }, file_version_of(path)),
-		  "gone");
+	EXPECT_EQ(true, path_state_equal((struct path_state){ 0 }, path_state_of(path)), "gone");
 }
 
 RUN_TESTS(cmocka_unit_test(reads_the_first_line), cmocka_unit_test(refuses_a_file_that_is_too_long),
-	  cmocka_unit_test(a_replaced_file_has_another_version))
+	  cmocka_unit_test(a_replaced_file_is_another_state))
