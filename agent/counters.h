@@ -165,6 +165,9 @@
 	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost, WARNING,                         \
 	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
 	  "log has them.")                                                                         \
+	X(PROGRAMS_UNMEASURED, profiler.budget.programs_unmeasured, WARNING,                       \
+	  "Measurements without one of the agent's BPF programs: it has more than 64. The "        \
+	  "overhead is higher than reported. Report it to cairn's developers.")                    \
 	X(BOOSTS_BEGUN, boosts_begun, NO_LOSS,                                                     \
 	  "Boosts begun at the collector's request. See the log for what was requested.")          \
 	X(BOOSTS_REFUSED, boosts_refused, NO_LOSS,                                                 \

@@ -44,7 +44,7 @@ struct bpf_cost {
 	struct program_cost costs[BPF_COST_PROGRAMS_MAX];
 	double run_ns[BPF_COST_PROGRAMS_MAX], runs[BPF_COST_PROGRAMS_MAX]; // with fractions
 	uint32_t cost_count;
-	uint32_t unknown;
+	uint64_t unmeasured;
 	uint32_t one_in;
 	uint32_t tick;   // within the round of one_in
 	uint32_t chosen; // the tick of this round to measure in
@@ -113,7 +113,7 @@ static struct program *find_program(struct bpf_cost *cost, int fd, const struct 
 	read_whole_name(fd, name);
 	uint32_t at = find_cost(cost, name);
 	if (cost->program_count == BPF_COST_PROGRAMS_MAX || at == BPF_COST_PROGRAMS_MAX) {
-		cost->unknown++;
+		cost->unmeasured++;
 		return NULL;
 	}
 	struct program *program = &cost->programs[cost->program_count++];
@@ -179,7 +179,6 @@ static int see_programs(struct bpf_cost *cost)
 
 	if (!folder)
 		return -errno;
-	cost->unknown = 0;
 	begin_seeing(cost);
 	while ((entry = readdir(folder))) {
 		int fd = atoi(entry->d_name);
@@ -364,7 +363,7 @@ const struct program_cost *bpf_cost_read(struct bpf_cost *cost, uint32_t *ret_co
 	return cost->costs;
 }
 
-uint32_t bpf_cost_unknown(const struct bpf_cost *cost)
+uint64_t bpf_cost_unmeasured(const struct bpf_cost *cost)
 {
-	return cost->unknown;
+	return cost->unmeasured;
 }

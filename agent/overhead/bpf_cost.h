@@ -55,5 +55,5 @@ void bpf_cost_measure_soon(struct bpf_cost *cost);
  */
 const struct program_cost *bpf_cost_read(struct bpf_cost *cost, uint32_t *ret_count);
 
-/** Programs beyond BPF_COST_PROGRAMS_MAX: their cost is not known. */
-uint32_t bpf_cost_unknown(const struct bpf_cost *cost);
+/** Programs that measurements have left out, counted at each: they are beyond BPF_COST_PROGRAMS_MAX. */
+uint64_t bpf_cost_unmeasured(const struct bpf_cost *cost);

@@ -575,6 +575,7 @@ void budget_read_stats(const struct budget *budget, struct budget_stats *ret_sta
 		.frequency_hz = governor_frequency_hz(governor),
 		.changes = governor->changes,
 		.changes_lost = budget->marks_lost,
+		.programs_unmeasured = bpf_cost_unmeasured(budget->cost),
 		.estimated = budget->estimated,
 	};
 	memcpy(ret_stats->steps, governor->shed.steps, sizeof(ret_stats->steps));

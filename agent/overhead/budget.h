@@ -49,6 +49,7 @@ struct budget_stats {
 	uint32_t steps[KNOB_GOVERNED]; // of KNOB_PROCESS_OFF_CPU: how many processes
 	uint64_t changes;              // since the start
 	uint64_t changes_lost;         // not exported: too many in one interval
+	uint64_t programs_unmeasured;  // bpf_cost_unmeasured()
 	bool estimated;                // the kernel measures no run times of programs
 };
 

@@ -137,6 +137,26 @@ TEST(unloaded_program_costs_nothing)
 	bpf_cost_free(cost);
 }
 
+TEST(counts_programs_beyond_the_limit)
+{
+	enum { BEYOND = 3 };
+	int fds[BPF_COST_PROGRAMS_MAX + BEYOND];
+	struct bpf_cost *cost;
+
+	if (!may_load())
+		SKIP("the kernel lets us load no program, or has no statistics");
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		assert_true((fds[i] = load_program("one_of_many")) >= 0);
+	assert_non_null(cost = bpf_cost_new(1));
+	tick(cost);
+	EXPECT_EQ(BEYOND, bpf_cost_unmeasured(cost), "at the first measurement");
+	tick(cost);
+	EXPECT_EQ(2 * BEYOND, bpf_cost_unmeasured(cost), "at the second one, too");
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	bpf_cost_free(cost);
+}
+
 TEST(finds_programs_by_whole_name)
 {
 	const struct loader_options options = { .slot_ns = 20 * NS_PER_MS, .counts_max = 4096 };
@@ -169,7 +189,7 @@ TEST(finds_programs_by_whole_name)
 			 sampler ? (unsigned long long)sampler->runs : 0, expected);
 	if (!find(cost, "process_exit"))
 		fail_msg("process_exit is not there");
-	EXPECT_EQ(0, bpf_cost_unknown(cost), "all are known");
+	EXPECT_EQ(0, bpf_cost_unmeasured(cost), "all are measured");
 
 	// Periods change within a second.
 	perf_events_set_frequency(events, 19);
@@ -237,4 +257,5 @@ TEST(recognizes_programs_run_by_own_calls)
 RUN_TESTS(cmocka_unit_test(recognizes_programs_run_by_own_calls),
 	  cmocka_unit_test(scales_partial_measurements),
 	  cmocka_unit_test(unloaded_program_costs_nothing),
+	  cmocka_unit_test(counts_programs_beyond_the_limit),
 	  cmocka_unit_test(finds_programs_by_whole_name))
