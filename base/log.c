@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 
 // A line is one write() of at most this, so that lines of several threads never mix.
 enum { LOG_LINE_BYTES = 2048 };
@@ -59,15 +60,6 @@ static size_t format_head(char *line, size_t size, enum log_level level)
 	return used > 0 ? (size_t)used : 0;
 }
 
-// A name from a profiled process must not be able to start a line of its own or steer a terminal.
-static void blank_control_characters(char *text)
-{
-	for (; *text; text++) {
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			*text = ' ';
-	}
-}
-
 void log_line(enum log_level level, const char *format, ...)
 {
 	char line[LOG_LINE_BYTES];
@@ -81,7 +73,8 @@ void log_line(enum log_level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line + head, sizeof(line) - head - 1, format, args);
 	va_end(args);
-	blank_control_characters(line + head);
+	// A name from a profiled process must not be able to start a line of its own or steer a terminal.
+	utf8_clean(line + head);
 
 	size_t size = strlen(line);
 	line[size++] = '\n';

@@ -81,9 +81,11 @@ void utf8_repair(char *text, size_t size)
 void utf8_clean(char *text)
 {
 	utf8_repair(text, strlen(text));
-	for (; *text; text++) {
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
+	for (unsigned char *at = (unsigned char *)text; *at; at++) {
+		if (*at < 0x20 || *at == 0x7f)
+			*at = '?';
+		else if (at[0] == 0xc2 && at[1] < 0xa0) // U+0080 to U+009F
+			at[0] = at[1] = '?';
 	}
 }
 

@@ -12,7 +12,7 @@ bool utf8_is_valid(const char *text, size_t size);
 /** Replace each byte that is no part of a valid character by '?', in place. */
 void utf8_repair(char *text, size_t size);
 
-/** utf8_repair() a C string, and replace its control characters by '?' too: fit to show on a terminal. */
+/** utf8_repair() a C string, and replace its control characters, by '?' each byte, also those from U+0080 on: fit for a terminal. */
 void utf8_clean(char *text);
 
 /** The largest size up to @size_max that does not end within a character of @text. */

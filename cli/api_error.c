@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/api_error.h"
-#include "cli/printable_text.h"
 
 #include <errno.h>
 #include <jansson.h>
+
+#include "base/utf8.h"
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -27,7 +28,7 @@ int api_error_read(const struct http_response *response, struct error *err)
 			"HTTP status %ld without a reason; is --collector-http a cairn-collector?",
 			response->status);
 	json_decref(root);
-	text_make_printable(err->text);
+	utf8_clean(err->text);
 	return -EIO;
 }
 

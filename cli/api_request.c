@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/config/config_quantity.h"
+#include "base/utf8.h"
 #include "cli/api_error.h"
 #include "cli/progress.h"
 
@@ -129,4 +130,11 @@ const char *json_text_of(const json_t *object, const char *key)
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text ? text : "";
+}
+
+const char *json_word_of(const json_t *object, const char *key, char *ret_word, size_t size)
+{
+	snprintf(ret_word, size, "%s", json_text_of(object, key));
+	utf8_clean(ret_word);
+	return ret_word;
 }

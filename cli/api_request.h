@@ -91,3 +91,5 @@ int api_request_send_post(const struct api_request *request, struct buffer *url,
 
 /** The string at @key, or "". */
 const char *json_text_of(const json_t *object, const char *key);
+/** The same, cut to @size and fit for a terminal. Returns @ret_word. */
+const char *json_word_of(const json_t *object, const char *key, char *ret_word, size_t size);

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/id128.h"
+#include "base/utf8.h"
 
 enum {
 	OPEN_PARTS = 20, // a call with such a part of all is open
@@ -331,7 +332,7 @@ void call_lines_name(const struct call_lines *lines, uint32_t node, char *ret_te
 {
 	snprintf(ret_text, size, "%s",
 		 string_table_get(&lines->tree.names, lines->nodes[node].name));
-	text_make_printable(ret_text);
+	utf8_clean(ret_text);
 }
 
 double call_lines_percent(const struct call_lines *lines, int64_t value)

@@ -14,7 +14,6 @@
 #include "base/contract/boosts.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
-#include "cli/printable_text.h"
 
 #define BOOSTS_PATH "/api/v1/boosts"
 #define POLL_NS     (500 * NS_PER_MS)
@@ -200,14 +199,6 @@ static uint32_t number_of(const json_t *object, const char *key)
 	return number > 0 && number <= UINT32_MAX ? (uint32_t)number : 0;
 }
 
-/* Words of a collector, fit for a terminal. */
-static const char *word_of(const json_t *object, const char *key, char word[WORD_BYTES])
-{
-	snprintf(word, WORD_BYTES, "%s", json_text_of(object, key));
-	text_make_printable(word);
-	return word;
-}
-
 static bool has_state(const json_t *node, const char *state)
 {
 	return strcmp(json_text_of(node, "state"), state) == 0;
@@ -229,7 +220,7 @@ static void print_asked(const json_t *boost)
 	char profiles[WORD_BYTES];
 	uint32_t hz = number_of(boost, "hz");
 
-	word_of(boost, "profiles", profiles);
+	json_word_of(boost, "profiles", profiles, sizeof(profiles));
 	if (json_is_true(json_object_get(boost, "stop")))
 		printf("stop");
 	if (hz)
@@ -243,8 +234,8 @@ static void print_limits(const json_t *boost, const json_t *node)
 	char has[WORD_BYTES], wanted[WORD_BYTES];
 	uint32_t hz = number_of(node, "hz"), hz_max = number_of(node, "hz_max");
 
-	word_of(boost, "profiles", wanted);
-	word_of(node, "profiles", has);
+	json_word_of(boost, "profiles", wanted, sizeof(wanted));
+	json_word_of(node, "profiles", has, sizeof(has));
 	if (number_of(boost, "hz") > hz)
 		printf(" %u Hz (%s)", hz,
 		       number_of(boost, "hz") > hz_max && hz >= hz_max
@@ -261,7 +252,7 @@ static void print_node(const json_t *boost, const json_t *node)
 {
 	char name[WORD_BYTES];
 
-	word_of(node, "node", name);
+	json_word_of(node, "node", name, sizeof(name));
 	if (has_state(node, "refused"))
 		printf("%s: refused: boosts are off there (--boost-hz 0)\n", name);
 	else if (has_state(node, "waiting"))
@@ -287,10 +278,11 @@ static void print_boost(const json_t *boost)
 {
 	char id[WORD_BYTES], who[WORD_BYTES], query[WORD_BYTES];
 
-	printf("%s  %s  ", word_of(boost, "id", id), word_of(boost, "query", query));
+	printf("%s  %s  ", json_word_of(boost, "id", id, sizeof(id)),
+	       json_word_of(boost, "query", query, sizeof(query)));
 	print_asked(boost);
 	printf(", %u s left, by %s: ", (number_of(boost, "left_ms") + 999) / 1000,
-	       word_of(boost, "who", who));
+	       json_word_of(boost, "who", who, sizeof(who)));
 	print_nodes(boost);
 }
 
@@ -374,7 +366,7 @@ static int run_boost(const struct boost_options *options, int *ret_exit, struct 
 	if (rc)
 		return rc;
 	if (!options->json) {
-		printf("boost %s: ", word_of(boost, "id", id));
+		printf("boost %s: ", json_word_of(boost, "id", id, sizeof(id)));
 		print_asked(boost);
 		printf(" for %llu s on %zu nodes\n",
 		       (unsigned long long)(options->for_ns / NS_PER_SECOND),

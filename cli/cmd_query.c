@@ -22,7 +22,6 @@
 #include "cli/output_file.h"
 #include "cli/output_format.h"
 #include "cli/api_request.h"
-#include "cli/printable_text.h"
 #include "cli/selector_text.h"
 #include "cli/shedding_notes.h"
 #include "cli/source_table.h"
@@ -387,8 +386,7 @@ static int print_table(const struct query_options *options, const struct http_re
 	int rc = root ? read_rows(root, &table) : -EBADMSG;
 	char unit[32];
 
-	snprintf(unit, sizeof(unit), "%s", json_text_of(root, "unit"));
-	text_make_printable(unit);
+	json_word_of(root, "unit", unit, sizeof(unit));
 	json_decref(root);
 	if (!rc)
 		rc = function_table_select(&table, "", ORDER_BY_SELF);

@@ -10,11 +10,17 @@
 #include "base/cleanup.h"
 #include "base/config/config.h"
 #include "base/utc_text.h"
+#include "base/utf8.h"
 #include "cli/api_request.h"
 #include "cli/command.h"
-#include "cli/printable_text.h"
 
-enum { NODE_COLUMNS_MIN = 4, NODE_COLUMNS_MAX = 60, NODE_BYTES = 256, AGE_BYTES = 32 };
+enum {
+	NODE_COLUMNS_MIN = 4,
+	NODE_COLUMNS_MAX = 60,
+	NODE_BYTES = 256,
+	VERSION_BYTES = 64,
+	AGE_BYTES = 32
+};
 
 struct status_options {
 	struct api_request request;
@@ -78,9 +84,11 @@ static int get(const struct api_request *request, const char *path, struct http_
 	if (rc)
 		return rc;
 	*ret_json = json_loadb((const char *)response->body.bytes, response->body.size, 0, &wrong);
-	return *ret_json ? 0
-			 : error_set(err, -EBADMSG, "%s: the answer is no JSON: %s", path,
-				     wrong.text);
+	if (*ret_json)
+		return 0;
+	error_set(err, -EBADMSG, "%s: the answer is no JSON: %s", path, wrong.text);
+	utf8_clean(err->text); // it quotes the answer
+	return -EBADMSG;
 }
 
 static uint64_t number_of(const json_t *object, const char *key)
@@ -131,7 +139,7 @@ static const char *node_of(const json_t *agent)
 static void print_agent(const json_t *agent, uint64_t now_ns, int columns)
 {
 	uint64_t first_ns = number_of(agent, "first_ns"), last_ns = number_of(agent, "last_ns");
-	char node[NODE_BYTES], version[NODE_BYTES], last[AGE_BYTES], runs[AGE_BYTES];
+	char node[NODE_BYTES], version[VERSION_BYTES], last[AGE_BYTES], runs[AGE_BYTES];
 	uint64_t batches = number_of(agent, "batches");
 	// From the first batch to the last, and what the first one covers.
 	double seconds = batches < 2 ? 0
@@ -139,9 +147,8 @@ static void print_agent(const json_t *agent, uint64_t now_ns, int columns)
 					       (double)batches / (double)(batches - 1);
 
 	snprintf(node, sizeof(node), "%s", node_of(agent));
-	snprintf(version, sizeof(version), "%s", json_text_of(agent, "version"));
-	text_make_printable(node);
-	text_make_printable(version);
+	json_word_of(agent, "version", version, sizeof(version));
+	utf8_clean(node);
 	printf("%-*.*s  %-9.9s %-8s %9s ago %9s %9llu ", columns, columns, node, version,
 	       is_silent(agent) ? "silent" : "sending", age_text(ns_between(last_ns, now_ns), last),
 	       age_text(ns_between(first_ns, now_ns), runs), (unsigned long long)batches);
@@ -185,11 +192,11 @@ static void print_collector(const struct status_options *options, const json_t *
 	uint64_t oldest_ns = number_of(status, "oldest_ns");
 	uint32_t silent = count_silent(agents);
 	size_t sending = json_array_size(agents) - silent;
-	char since[UTC_TEXT_BYTES];
+	char since[UTC_TEXT_BYTES], version[VERSION_BYTES];
 
 	printf("collector %s at %s: %zu agent%s sending, %u silent\n",
-	       json_text_of(status, "version"), options->request.collector_http, sending,
-	       sending == 1 ? "" : "s", silent);
+	       json_word_of(status, "version", version, sizeof(version)),
+	       options->request.collector_http, sending, sending == 1 ? "" : "s", silent);
 	if (oldest_ns)
 		printf("%.1f MiB of profiles stored, since %s\n",
 		       (double)number_of(status, "stored_bytes") / (1 << 20),

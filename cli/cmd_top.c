@@ -20,10 +20,10 @@
 #include "base/config/config.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_type.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/no_match.h"
 #include "cli/pid.h"
-#include "cli/printable_text.h"
 #include "cli/profiler_events.h"
 #include "cli/profiler_ready.h"
 #include "cli/profiler_wait.h"
@@ -212,7 +212,7 @@ static void describe_scope(struct top *top)
 		snprintf(top->scope, sizeof(top->scope), "service %s", options->service);
 	else
 		snprintf(top->scope, sizeof(top->scope), "all processes");
-	text_make_printable(top->scope);
+	utf8_clean(top->scope);
 	top->header.scope = top->scope;
 	top->header.load = top->load;
 	describe_load(top, 0);
@@ -343,7 +343,7 @@ static void note_service(const struct top *top)
 	nearest_names(services, service, names);
 	snprintf(note, sizeof(note), "no samples of service \"%.60s\"; services with samples: %s",
 		 service, *names ? names : "none");
-	text_make_printable(note);
+	utf8_clean(note);
 	fprintf(stderr, "cairn top: %s\n", note);
 	json_decref(services);
 }

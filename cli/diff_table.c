@@ -8,11 +8,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/profile_types.h"
+#include "base/utf8.h"
 #include "cli/api_request.h"
 #include "cli/no_match.h"
 #include "cli/printable_text.h"
 
-enum { P_BYTES = 16, FIGURE_BYTES = 32, UNIT_BYTES = 64 };
+enum { P_BYTES = 16, FIGURE_BYTES = 32, UNIT_BYTES = 64, KIND_BYTES = 32 };
 
 #define P_MIN 0.001 // less is not told apart
 
@@ -71,7 +72,7 @@ static struct scale scale_of(const json_t *root)
 		scale.change = "%+10.4g";
 		snprintf(scale.unit, sizeof(scale.unit), "%.24s per second%s", unit, per);
 	}
-	text_make_printable(scale.unit);
+	utf8_clean(scale.unit);
 	return scale;
 }
 
@@ -150,8 +151,7 @@ static void print_side(const json_t *root, const char *name, const struct scale 
 	double total = json_number_value(json_object_get(object, "total"));
 	json_int_t instances = json_integer_value(json_object_get(object, "instances"));
 
-	snprintf(query, sizeof(query), "%s", json_text_of(object, "query"));
-	text_make_printable(query);
+	json_word_of(object, "query", query, sizeof(query));
 	range_text(moment_of(ranges, 0, 0), moment_of(ranges, count - 1, 1), clock_realtime_ns(),
 		   range);
 	fprintf(stream, "%c  %s%s", *name - 'a' + 'A', *query ? query : "{}", range);
@@ -209,17 +209,17 @@ static void print_row(const json_t *function, const struct change *change,
 	const char *colour = !change->significant                    ? COLOUR_DIM
 			     : change->values[1] > change->values[0] ? COLOUR_GROWN
 								     : COLOUR_SHRUNK;
-	char name[FUNCTION_NAME_BYTES], percent[FIGURE_BYTES], p[P_BYTES];
+	char name[FUNCTION_NAME_BYTES], kind[KIND_BYTES], percent[FIGURE_BYTES], p[P_BYTES];
 
-	snprintf(name, sizeof(name), "%s", json_text_of(function, "name"));
-	text_make_printable(name);
+	json_word_of(function, "name", name, sizeof(name));
+	json_word_of(function, "kind", kind, sizeof(kind));
 	if (choice->colour)
 		fputs(colour, stream);
 	for (int side = 0; side < 2; side++)
 		fprintf(stream, scale->format, change->values[side]);
 	fprintf(stream, scale->change, change->values[1] - change->values[0]);
 	fprintf(stream, " %8s %7s%c %-7s %s", percent_text(change, percent), p_text(change, p),
-		change->significant ? ' ' : '?', json_text_of(function, "kind"), name);
+		change->significant ? ' ' : '?', kind, name);
 	fputs(choice->colour ? COLOUR_END "\n" : "\n", stream);
 }
 

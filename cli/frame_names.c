@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static uint32_t *new_numbers(uint32_t count)
 {
 	uint32_t *numbers = malloc(((size_t)count + 1) * sizeof(*numbers));
@@ -41,7 +43,7 @@ int frame_names_add(struct frame_names *names, const char *text, uint32_t *ret_n
 	char printable[FUNCTION_NAME_BYTES];
 
 	snprintf(printable, sizeof(printable), "%s", text);
-	text_make_printable(printable);
+	utf8_clean(printable);
 	return string_table_add(names->strings, printable, strlen(printable), ret_number);
 }
 

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/id128.h"
+#include "base/saturating.h"
 #include "base/contract/label_names.h"
 #include "cli/frame_names.h"
 
@@ -89,8 +90,8 @@ int function_table_add(struct function_table *table, const char *process, const 
 		rc = find_or_add_row(table, &key, &row);
 	if (rc)
 		return rc;
-	table->rows[row].self += self;
-	table->rows[row].total += total;
+	table->rows[row].self = add_saturating(table->rows[row].self, self);
+	table->rows[row].total = add_saturating(table->rows[row].total, total);
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "base/cache_folder.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/printable_text.h"
 #include "cli/profiler_events.h"
 #include "cli/profiler_wait.h"
@@ -182,7 +183,7 @@ static void print_frame(const struct profile *profile, const struct location *lo
 
 	do {
 		location_display_name(profile, location, line, name, sizeof(name));
-		text_make_printable(name);
+		utf8_clean(name);
 		fprintf(stream, "             %s\n", name);
 	} while (++line < location->line_count);
 }

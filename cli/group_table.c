@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/contract/profile_type.h"
+#include "base/saturating.h"
 #include "cli/api_request.h"
 #include "cli/printable_text.h"
 
@@ -53,8 +54,7 @@ static void print_groups(const json_t *groups, const char *unit, double sum, uin
 
 		if (i == rows_max)
 			break;
-		snprintf(name, sizeof(name), "%s", json_text_of(group, "group"));
-		text_make_printable(name);
+		json_word_of(group, "group", name, sizeof(name));
 		fprintf(stream, "%7.2f ", sum > 0 ? 100 * (double)total / sum : 0);
 		print_value(unit, "%16.3f", "%16lld", total, stream);
 		fprintf(stream, "  %s\n", *name ? name : "-");
@@ -71,9 +71,8 @@ int group_table_print(const json_t *root, const char *labels, uint32_t rows_max,
 
 	if (!json_is_array(groups))
 		return -EBADMSG;
-	json_array_foreach(groups, i, group) sum += integer_of(group, "total");
-	snprintf(unit, sizeof(unit), "%s", json_text_of(root, "unit"));
-	text_make_printable(unit);
+	json_array_foreach(groups, i, group) sum = add_saturating(sum, integer_of(group, "total"));
+	json_word_of(root, "unit", unit, sizeof(unit));
 
 	bool is_time = strcmp(unit, "nanoseconds") == 0;
 	print_value(unit, "%.3f", "%lld", sum, stream);

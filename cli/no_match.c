@@ -12,7 +12,7 @@
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
 #include "base/edit_distance.h"
-#include "cli/printable_text.h"
+#include "base/utf8.h"
 #include "cli/selector_text.h"
 
 #define SHORT_RANGE_NS (2 * 60 * NS_PER_SECOND)
@@ -121,7 +121,7 @@ static void describe_selector(const char *selector, char *text, size_t size)
 		snprintf(text, size, "%.120s", selector);
 	else
 		snprintf(text, size, "{" LABEL_SERVICE "=\"%.120s\"}", selector);
-	text_make_printable(text);
+	utf8_clean(text);
 }
 
 /* A label that no series has. The tenant is no label of series. */
@@ -183,7 +183,7 @@ int no_match_explain(const char *selector, const char *range, const char *type,
 				  *list ? "; services there: " : "", list);
 		}
 	}
-	text_make_printable(err->text);
+	utf8_clean(err->text);
 	return -ENODATA;
 }
 

@@ -5,15 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void text_make_printable(char *text)
-{
-	for (unsigned char *at = (unsigned char *)text; *at; at++) {
-		if (*at < ' ' || *at == 0x7f)
-			*at = '?';
-		else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
-			at[0] = at[1] = '?';
-	}
-}
+#include "base/utf8.h"
 
 void text_print(const char *text)
 {
@@ -21,7 +13,7 @@ void text_print(const char *text)
 
 	if (!copy)
 		return;
-	text_make_printable(copy);
+	utf8_clean(copy);
 	fputs(copy, stdout);
 	free(copy);
 }

@@ -201,9 +201,8 @@ static int read_answer(struct pushing *pushing, const struct http_response *resp
 
 	if (!answer)
 		return error_set(pushing->err, -EPROTO, "the collector's answer is no JSON");
-	const char *note = json_text_of(answer, "note");
-	if (*note)
-		snprintf(result->note, sizeof(result->note), "%s", note);
+	if (*json_text_of(answer, "note"))
+		json_word_of(answer, "note", result->note, sizeof(result->note));
 	result->refused += (uint64_t)json_integer_value(json_object_get(answer, "refused"));
 	pushing->duplicates += json_is_true(json_object_get(answer, "duplicate"));
 	pushing->batches++;

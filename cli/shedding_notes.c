@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/shedding_notes.h"
-#include "cli/printable_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/contract/knobs.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
+#include "base/utf8.h"
 
 #define GROUP_BY LABEL_NODE "," LABEL_KNOB "," LABEL_STEP "," LABEL_PID "," LABEL_COMM
 
@@ -88,7 +88,7 @@ json_t *shedding_notes_of(const json_t *series, const json_t *nodes)
 			continue;
 		snprintf(note, sizeof(note), "node %.*s shed load in this range: %s", NODE_BYTES,
 			 name, steps);
-		text_make_printable(note);
+		utf8_clean(note);
 		json_array_append_new(notes, json_string(note));
 	}
 	return notes;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/utc_text.h"
+#include "base/utf8.h"
 #include "cli/api_request.h"
 #include "cli/printable_text.h"
 
@@ -28,7 +29,7 @@ static void print_text(const char *text, FILE *stream)
 	char shown[FUNCTION_NAME_BYTES];
 
 	snprintf(shown, sizeof(shown), "%s", text);
-	text_make_printable(shown);
+	utf8_clean(shown);
 	fputs(shown, stream);
 }
 
@@ -42,7 +43,7 @@ static void print_source_line(const char *text, FILE *stream)
 			shown[used++] = *text == '\t' ? ' ' : *text;
 		while (*text == '\t' && used % TAB_COLUMNS);
 	shown[used] = '\0';
-	text_make_printable(shown);
+	utf8_clean(shown);
 	fputs(shown, stream);
 }
 

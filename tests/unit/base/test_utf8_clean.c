@@ -15,6 +15,10 @@ static const struct {
 	{ "three bytes", "\xe2\x82\xac", "\xe2\x82\xac" },
 	{ "four bytes", "\xf0\x9f\x94\xa5", "\xf0\x9f\x94\xa5" },
 	{ "control characters", "a\n\x1b\x7f", "a???" },
+	{ "control characters from U+0080 on",
+	  "\xc2\x9b"
+	  "2J\xc2\xa0",
+	  "??2J\xc2\xa0" },
 	{ "continuation alone", "a\x80z", "a?z" },
 	{ "cut in two bytes", "\xc3", "?" },
 	{ "cut in four bytes", "\xf0\x9f\x94", "???" },

@@ -35,6 +35,12 @@ static const struct {
 	  " 100.00            1.000  page_faults, off\n" },
 	{ "nothing", "{" WALL ", \"group_count\": 0, \"groups\": []}", 0, false,
 	  "0.000 s in total\n share%                s  state\n" },
+	{ "sums beyond 64 bits",
+	  "{" WALL ", \"groups\": [{\"group\": \"a\", \"total\": 9223372036854775807},"
+	  "{\"group\": \"b\", \"total\": 9223372036854775807}]}",
+	  0, true,
+	  "9223372036.855 s in total\n share%                s  state\n"
+	  " 100.00   9223372036.855  a\n 100.00   9223372036.855  b\n" },
 	{ "no groups", "{" WALL ", \"total\": 1, \"rows\": []}", -EBADMSG, true, "" },
 	{ "functions", "{\"total\": 0, \"rows\": [{}]}", -EBADMSG, true, "" },
 	{ "no object", "[]", -EBADMSG, false, "" },
