@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proto/export_message.h"
 
 /* gRPC's words are long; the last ones are the system's. */
@@ -38,7 +39,7 @@ static void say_away(const struct collector_question *question, char text[COLLEC
 			 question->address, reason_of(question->words));
 }
 
-enum collector_answer collector_answer(const struct collector_question *question,
+static enum collector_answer answer_of(const struct collector_question *question,
 				       char ret_text[COLLECTOR_ANSWER_BYTES])
 {
 	switch (question->status) {
@@ -60,4 +61,13 @@ enum collector_answer collector_answer(const struct collector_question *question
 			 question->words);
 		return COLLECTOR_ACCEPTS_NONE;
 	}
+}
+
+enum collector_answer collector_answer(const struct collector_question *question,
+				       char ret_text[COLLECTOR_ANSWER_BYTES])
+{
+	enum collector_answer answer = answer_of(question, ret_text);
+
+	utf8_clean(ret_text); // the words are a server's, and a terminal's next
+	return answer;
 }

@@ -34,6 +34,9 @@ static const struct {
 	{ RPC_UNAUTHENTICATED, "UNAUTHENTICATED: unknown token", false, true,
 	  COLLECTOR_ACCEPTS_NONE,
 	  "c:7171 refuses profiles of this agent: UNAUTHENTICATED: unknown token" },
+	{ RPC_PERMISSION_DENIED, "PERMISSION_DENIED: \x1b[2J\xc2\x9b\xff", false, false,
+	  COLLECTOR_ACCEPTS_NONE,
+	  "c:7171 refuses profiles of this agent: PERMISSION_DENIED: ?[2J???" },
 };
 
 TEST(names_why_profiles_are_refused)
