@@ -10,6 +10,7 @@
 #include "collector/diagnose/gpu_frame.h"
 #include "collector/diagnose/parked_waits.h"
 #include "base/contract/label_names.h"
+#include "base/saturating.h"
 
 void diagnosis_deinit(struct diagnosis *diagnosis)
 {
@@ -128,7 +129,7 @@ static void add_state(struct verdict_figures *figures, const char *state, int64_
 
 static void add_wait(struct verdict_figures *figures, const char *wait, int64_t sum)
 {
-	figures->wait_ns[wait_class_find(wait)] += sum;
+	add_to_saturating(&figures->wait_ns[wait_class_find(wait)], sum);
 }
 
 // A thread that polls the GPU in the driver is running for the kernel: count that time as blocked.
@@ -139,8 +140,8 @@ static void add_spin(struct verdict_figures *figures, const char *node, int64_t 
 		return; // running time comes from samples, which do not include it
 	if (sum > figures->running_ns)
 		sum = figures->running_ns;
-	figures->running_ns -= sum;
-	figures->wait_ns[WAIT_CLASS_GPU] += sum;
+	figures->running_ns = subtract_saturating(figures->running_ns, sum);
+	add_to_saturating(&figures->wait_ns[WAIT_CLASS_GPU], sum);
 }
 
 /* Read the time of threads in one state, by node. */
@@ -224,8 +225,10 @@ static int read_cpu(const struct query *query, struct verdict_figures *figures, 
 	cpu.group_by = NULL;
 	int rc = query_flame_tree(&cpu, &tree, err);
 	for (uint32_t node = 1; !rc && node < tree.node_count; node++) {
-		figures->cpu_ns[use_of(&tree, &tree.nodes[node])] += tree.nodes[node].self;
-		sum += tree.nodes[node].self;
+		const struct flame_node *at = &tree.nodes[node];
+
+		add_to_saturating(&figures->cpu_ns[use_of(&tree, at)], at->self);
+		add_to_saturating(&sum, at->self);
 	}
 	if (!figures->has_wall_clock)
 		figures->running_ns = sum;

@@ -10,6 +10,7 @@
 #include "base/contract/label_values.h"
 #include "collector/diagnose/gpu_gauges.h"
 #include "base/contract/label_names.h"
+#include "base/saturating.h"
 
 #define LABEL_TYPE "__type__"
 /* Types that only processes with a GPU have begin so. */
@@ -54,7 +55,8 @@ static void set_launches(struct gpu_diagnosis *diagnosis)
 		diagnosis->queued_ns = sums[THREAD_SUM_CPU_KERNELS];
 	if ((double)sums[THREAD_SUM_CPU] >= LAUNCH_CPU_MIN * (double)sums[THREAD_SUM_WALL])
 		set_share(figures, GPU_FIGURE_LAUNCH_CALLS,
-			  sums[THREAD_SUM_CPU_LAUNCH] - diagnosis->queued_ns, sums[THREAD_SUM_CPU]);
+			  subtract_saturating(sums[THREAD_SUM_CPU_LAUNCH], diagnosis->queued_ns),
+			  sums[THREAD_SUM_CPU]);
 	if (!diagnosis->threads.has_launches || thread_seconds <= 0)
 		return;
 	gpu_figures_set(figures, GPU_FIGURE_LAUNCH_RATE,
@@ -69,19 +71,23 @@ static void set_wall_shares(struct gpu_diagnosis *diagnosis)
 	struct gpu_figures *figures = &diagnosis->figures;
 	const int64_t *sums = diagnosis->threads.launching;
 	int64_t wall = sums[THREAD_SUM_WALL];
-	int64_t driver = sums[THREAD_SUM_CPU_DRIVER] + sums[THREAD_SUM_SPIN];
+	int64_t driver = add_saturating(sums[THREAD_SUM_CPU_DRIVER], sums[THREAD_SUM_SPIN]);
 
-	set_share(figures, GPU_FIGURE_OWN_CPU, sums[THREAD_SUM_RUNNING] - driver, wall);
+	set_share(figures, GPU_FIGURE_OWN_CPU,
+		  subtract_saturating(sums[THREAD_SUM_RUNNING], driver), wall);
 	set_share(figures, GPU_FIGURE_INPUT, sums[THREAD_SUM_INPUT], wall);
 	set_share(figures, GPU_FIGURE_LOCK, sums[THREAD_SUM_LOCK], wall);
 	set_share(figures, GPU_FIGURE_GIL, sums[THREAD_SUM_GIL], wall);
 	set_share(figures, GPU_FIGURE_ALLOCATION,
-		  sums[THREAD_SUM_CPU_ALLOCATION] + sums[THREAD_SUM_WAIT_ALLOCATION], wall);
+		  add_saturating(sums[THREAD_SUM_CPU_ALLOCATION], sums[THREAD_SUM_WAIT_ALLOCATION]),
+		  wall);
 	set_share(figures, GPU_FIGURE_COPY_IN,
-		  sums[THREAD_SUM_CPU_COPY_IN] + sums[THREAD_SUM_WAIT_COPY_IN], wall);
+		  add_saturating(sums[THREAD_SUM_CPU_COPY_IN], sums[THREAD_SUM_WAIT_COPY_IN]),
+		  wall);
 	if (!diagnosis->threads.has_waits)
 		return;
-	set_share(figures, GPU_FIGURE_WAIT, sums[THREAD_SUM_WAIT] + diagnosis->queued_ns, wall);
+	set_share(figures, GPU_FIGURE_WAIT,
+		  add_saturating(sums[THREAD_SUM_WAIT], diagnosis->queued_ns), wall);
 	set_share(figures, GPU_FIGURE_IMPLICIT, sums[THREAD_SUM_WAIT_IMPLICIT], wall);
 	set_share(figures, GPU_FIGURE_COLLECTIVE, sums[THREAD_SUM_WAIT_COLLECTIVE], wall);
 }

@@ -10,6 +10,7 @@
 #include "collector/store/selector.h"
 #include "collector/diagnose/verdict.h"
 #include "base/contract/label_names.h"
+#include "base/saturating.h"
 
 /*
  * A thread that calls the driver for less than this of what the busiest one does is a helper: NCCL's
@@ -113,53 +114,53 @@ static int read_tree(const struct query *query, const char *type, const char *la
 static void add_wall(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	(void)marks;
-	row->sums[THREAD_SUM_WALL] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_WALL], value);
 }
 
 static void add_running(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	(void)marks;
-	row->sums[THREAD_SUM_RUNNING] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_RUNNING], value);
 }
 
 static void add_cpu(struct thread_row *row, unsigned int marks, int64_t value)
 {
-	row->sums[THREAD_SUM_CPU] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_CPU], value);
 	if (marks & GPU_MARK_DRIVER)
-		row->sums[THREAD_SUM_CPU_DRIVER] += value;
+		add_to_saturating(&row->sums[THREAD_SUM_CPU_DRIVER], value);
 	if (marks & GPU_MARK_LAUNCH)
-		row->sums[THREAD_SUM_CPU_LAUNCH] += value;
+		add_to_saturating(&row->sums[THREAD_SUM_CPU_LAUNCH], value);
 	if (marks & GPU_MARK_LAUNCH && !(marks & GPU_MARK_GRAPH))
-		row->sums[THREAD_SUM_CPU_KERNELS] += value;
+		add_to_saturating(&row->sums[THREAD_SUM_CPU_KERNELS], value);
 	if (marks & GPU_MARK_COPY_IN)
-		row->sums[THREAD_SUM_CPU_COPY_IN] += value;
+		add_to_saturating(&row->sums[THREAD_SUM_CPU_COPY_IN], value);
 	if (marks & GPU_MARK_ALLOCATION)
-		row->sums[THREAD_SUM_CPU_ALLOCATION] += value;
+		add_to_saturating(&row->sums[THREAD_SUM_CPU_ALLOCATION], value);
 }
 
 // A wait has one cause: the most particular of its stack's. @sums begin with all of them.
 static void add_wait_to(int64_t *sums, unsigned int marks, int64_t value)
 {
-	sums[0] += value;
+	add_to_saturating(&sums[0], value);
 	if (marks & GPU_MARK_COLLECTIVE)
-		sums[THREAD_SUM_WAIT_COLLECTIVE - THREAD_SUM_WAIT] += value;
+		add_to_saturating(&sums[THREAD_SUM_WAIT_COLLECTIVE - THREAD_SUM_WAIT], value);
 	else if (marks & GPU_MARK_ALLOCATION)
-		sums[THREAD_SUM_WAIT_ALLOCATION - THREAD_SUM_WAIT] += value;
+		add_to_saturating(&sums[THREAD_SUM_WAIT_ALLOCATION - THREAD_SUM_WAIT], value);
 	else if (marks & GPU_MARK_COPY_IN)
-		sums[THREAD_SUM_WAIT_COPY_IN - THREAD_SUM_WAIT] += value;
+		add_to_saturating(&sums[THREAD_SUM_WAIT_COPY_IN - THREAD_SUM_WAIT], value);
 	else if (marks & GPU_MARK_IMPLICIT)
-		sums[THREAD_SUM_WAIT_IMPLICIT - THREAD_SUM_WAIT] += value;
+		add_to_saturating(&sums[THREAD_SUM_WAIT_IMPLICIT - THREAD_SUM_WAIT], value);
 }
 
 static void add_spin(struct thread_row *row, unsigned int marks, int64_t value)
 {
-	row->sums[THREAD_SUM_SPIN] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_SPIN], value);
 	add_wait_to(&row->sums[THREAD_SUM_WAIT], marks, value);
 }
 
 static void add_blocked(struct thread_row *row, unsigned int marks, int64_t value)
 {
-	row->sums[THREAD_SUM_BLOCKED] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_BLOCKED], value);
 	add_wait_to(&row->sums[THREAD_SUM_WAIT], marks, value);
 }
 
@@ -171,31 +172,31 @@ static void add_counted(struct thread_row *row, unsigned int marks, int64_t valu
 static void add_lock(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	(void)marks;
-	row->sums[THREAD_SUM_LOCK] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_LOCK], value);
 }
 
 static void add_gil(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	(void)marks;
-	row->sums[THREAD_SUM_GIL] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_GIL], value);
 }
 
 static void add_input(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	(void)marks;
-	row->sums[THREAD_SUM_INPUT] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_INPUT], value);
 }
 
 static void add_storage(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	add_input(row, marks, value);
-	row->sums[THREAD_SUM_STORAGE] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_STORAGE], value);
 }
 
 static void add_launches(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	(void)marks;
-	row->sums[THREAD_SUM_LAUNCHES] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_LAUNCHES], value);
 	if (value > row->sums[THREAD_SUM_LAUNCHES_REPEATED])
 		row->sums[THREAD_SUM_LAUNCHES_REPEATED] = value;
 }
@@ -203,7 +204,7 @@ static void add_launches(struct thread_row *row, unsigned int marks, int64_t val
 static void add_allocations(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	(void)marks;
-	row->sums[THREAD_SUM_ALLOCATIONS] += value;
+	add_to_saturating(&row->sums[THREAD_SUM_ALLOCATIONS], value);
 }
 
 // Sleeping is by the thread's own choice, and a thread that waits for a child does nothing else.
@@ -264,7 +265,7 @@ static int read_counts(const struct query *query, const struct name_list *types,
 
 static int64_t calls_of(const struct thread_row *row)
 {
-	return row->sums[THREAD_SUM_CPU_DRIVER] + row->sums[THREAD_SUM_WAIT];
+	return add_saturating(row->sums[THREAD_SUM_CPU_DRIVER], row->sums[THREAD_SUM_WAIT]);
 }
 
 // Both are lower bounds of the same: samples of waits lack names now and then, counts their beginnings.
@@ -273,8 +274,8 @@ static void choose_waits(struct gpu_threads *threads)
 	int64_t sampled = 0, counted = 0;
 
 	for (uint32_t i = 0; i <= GPU_THREADS_MAX; i++) {
-		sampled += threads->rows[i].sums[THREAD_SUM_WAIT];
-		counted += threads->rows[i].sums[THREAD_SUM_COUNTED];
+		add_to_saturating(&sampled, threads->rows[i].sums[THREAD_SUM_WAIT]);
+		add_to_saturating(&counted, threads->rows[i].sums[THREAD_SUM_COUNTED]);
 	}
 	threads->has_counted = counted > sampled;
 	for (uint32_t i = 0; i <= GPU_THREADS_MAX && threads->has_counted; i++) {
@@ -304,7 +305,9 @@ static void find_launching(struct gpu_threads *threads)
 				((calls > 0 && calls >= HELPER_PART * (double)calls_max) ||
 				 (launches > 0 && launches >= HELPER_PART * (double)launches_max));
 		for (int k = 0; k < THREAD_SUM_COUNT; k++)
-			(row->launches ? threads->launching : threads->others)[k] += row->sums[k];
+			add_to_saturating(
+				&(row->launches ? threads->launching : threads->others)[k],
+				row->sums[k]);
 		if (row->sums[THREAD_SUM_WALL])
 			threads->has_wall = true;
 	}

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash_table.h"
+#include "base/saturating.h"
 
 /** Of each node the nearest callers of a kind; 0: none. */
 struct nearest {
@@ -136,7 +137,7 @@ static int table_add(struct table *table, const struct flame_tree *tree, uint32_
 			return -ENOMEM;
 	}
 	struct spot_sum *sum = &table->sums[at];
-	sum->spot.value += value;
+	add_to_saturating(&sum->spot.value, value);
 	if (value > sum->leaf_value) {
 		sum->leaf_value = value;
 		sum->spot.function = function;
@@ -192,7 +193,7 @@ int hot_spots_find(const struct flame_tree *tree, const bool *shown, struct hot_
 		if (tree->nodes[i].self <= 0 || (shown && !shown[i]) || !is_frame(tree, i))
 			continue;
 		function = function_of(tree, &nearest, i);
-		spots.sum += tree->nodes[i].self;
+		add_to_saturating(&spots.sum, tree->nodes[i].self);
 		rc = table_add(&pairs, tree, function, caller_of(tree, &nearest, function), i);
 		if (!rc)
 			rc = table_add(&functions, tree, function, 0, i);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
+#include "base/saturating.h"
 
 enum { PARTS = 4 };
 
@@ -125,10 +126,10 @@ static void move_to_idle(struct verdict_figures *figures, enum wait_class wait,
 	int64_t *wait_ns = &figures->wait_ns[wait], sum = 0;
 
 	for (uint32_t i = 1; i < parked->node_count; i++)
-		sum += parked->nodes[i].self;
+		add_to_saturating(&sum, parked->nodes[i].self);
 	sum = smaller(sum, *wait_ns);
-	*wait_ns -= sum;
-	figures->wait_ns[WAIT_CLASS_IDLE] += sum;
+	*wait_ns = subtract_saturating(*wait_ns, sum);
+	add_to_saturating(&figures->wait_ns[WAIT_CLASS_IDLE], sum);
 }
 
 int parked_waits_leave_out(const struct query *query, struct verdict_figures *figures,

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_names.h"
+#include "base/saturating.h"
 
 /* Below these there is no demand, only a health check now and then. */
 #define DEMAND_RUNNING 0.02 // of one core
@@ -177,11 +178,11 @@ static const bool is_idle[WAIT_CLASS_COUNT] = {
 // Time in which threads had work to do.
 static int64_t active_of(const struct verdict_figures *figures)
 {
-	int64_t active_ns = figures->running_ns + figures->queued_ns;
+	int64_t active_ns = add_saturating(figures->running_ns, figures->queued_ns);
 
 	for (int i = 0; i < WAIT_CLASS_COUNT; i++) {
 		if (!is_idle[i])
-			active_ns += figures->wait_ns[i];
+			add_to_saturating(&active_ns, figures->wait_ns[i]);
 	}
 	return active_ns;
 }
@@ -201,7 +202,7 @@ static int64_t sampled_cpu_of(const struct verdict_figures *figures)
 	int64_t sum = 0;
 
 	for (int i = 0; i < CPU_USE_COUNT; i++)
-		sum += figures->cpu_ns[i];
+		add_to_saturating(&sum, figures->cpu_ns[i]);
 	return sum;
 }
 
@@ -235,7 +236,8 @@ static void add_shares(struct verdict *verdict, const struct verdict_figures *fi
 	add_share(verdict, VERDICT_RUN_QUEUE, figures->queued_ns, active_ns);
 	add_share(verdict, VERDICT_GIL, wait_ns[WAIT_CLASS_GIL], active_ns);
 	add_share(verdict, VERDICT_LOCK, wait_ns[WAIT_CLASS_LOCK], active_ns);
-	add_share(verdict, VERDICT_DISK, wait_ns[WAIT_CLASS_DISK] + wait_ns[WAIT_CLASS_PAGE_FAULT],
+	add_share(verdict, VERDICT_DISK,
+		  add_saturating(wait_ns[WAIT_CLASS_DISK], wait_ns[WAIT_CLASS_PAGE_FAULT]),
 		  active_ns);
 	add_share(verdict, VERDICT_NETWORK, wait_ns[WAIT_CLASS_NETWORK], active_ns);
 	add_share(verdict, VERDICT_OTHER_PROCESS, wait_ns[WAIT_CLASS_PIPE], active_ns);

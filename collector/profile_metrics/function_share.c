@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/saturating.h"
 
 enum match { MATCH_UNKNOWN, MATCH_NO, MATCH_YES };
 
@@ -66,7 +67,7 @@ int function_shares_of(const struct flame_tree *tree, const struct regex *regex,
 		if (places[i].is_counted || !matches(tree, regex, node->name, known))
 			continue;
 		places[i].is_counted = true;
-		shares[places[i].share].value += node->total;
+		add_to_saturating(&shares[places[i].share].value, node->total);
 	}
 	if (rc)
 		return rc;

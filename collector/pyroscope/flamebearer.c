@@ -269,10 +269,10 @@ static int append_node(struct walk *walk, uint32_t level, const int64_t *starts,
 	for (int side = 0; side < walk->sides; side++) {
 		int64_t *end = &walk->ends[2 * level + (uint32_t)side];
 
-		at->values[at->count++] = starts[side] - *end;
+		at->values[at->count++] = subtract_saturating(starts[side], *end);
 		at->values[at->count++] = totals[side];
 		at->values[at->count++] = selfs[side];
-		*end = starts[side] + totals[side];
+		*end = add_saturating(starts[side], totals[side]);
 		if (selfs[side] > walk->bearer->max_self)
 			walk->bearer->max_self = selfs[side];
 	}
@@ -311,8 +311,8 @@ static struct place place_of(const struct joined_node *node, const int64_t *star
 	struct place place = { .child = node->first_child };
 
 	for (int side = 0; side < FLAMEBEARER_SIDES; side++) {
-		place.starts[side] = starts[side] + node->self[side];
-		place.rest[side] = node->total[side] - node->self[side];
+		place.starts[side] = add_saturating(starts[side], node->self[side]);
+		place.rest[side] = subtract_saturating(node->total[side], node->self[side]);
 	}
 	return place;
 }
@@ -341,8 +341,10 @@ static int walk_tree(struct walk *walk)
 		places[depth++] = place_of(&nodes[child], place->starts);
 		place->child = nodes[child].next_sibling;
 		for (int side = 0; side < FLAMEBEARER_SIDES; side++) {
-			place->starts[side] += nodes[child].total[side];
-			place->rest[side] -= nodes[child].total[side];
+			const int64_t total = nodes[child].total[side];
+
+			place->starts[side] = add_saturating(place->starts[side], total);
+			place->rest[side] = subtract_saturating(place->rest[side], total);
 		}
 	}
 	return rc;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/config/config_quantity.h"
 #include "base/json_text.h"
+#include "base/saturating.h"
 #include "collector/pyroscope/flame_graph.h"
 
 enum {
@@ -232,7 +233,8 @@ int pyroscope_render_diff(const struct querier_call *call, render_parameter_fn p
 						err);
 	if (rc)
 		return rc;
-	append_flamebearer(call->answer, &bearer, bearer.totals[0] + bearer.totals[1]);
+	append_flamebearer(call->answer, &bearer,
+			   add_saturating(bearer.totals[0], bearer.totals[1]));
 	append_metadata(call->answer, sides[0].type, "double");
 	buffer_append_string(call->answer, ",\"timeline\":null,\"groups\":null,\"heatmap\":null");
 	append_member(call->answer, "leftTicks", bearer.totals[0]);

@@ -16,6 +16,7 @@
 #include "base/contract/profile_types.h"
 #include "base/contract/wait_classes.h"
 #include "base/id128.h"
+#include "base/saturating.h"
 #include "collector/query/query_steps.h"
 
 /* Who a thread is. Series of one tell apart what was measured, not whose it is. */
@@ -185,8 +186,8 @@ static int rank_threads(struct reading *reading, const int64_t *totals)
 		int64_t idle = parts[PART_BLOCKED + WAIT_CLASS_IDLE];
 
 		for (uint32_t part = PART_WALL + 1; part < PART_COUNT; part++)
-			thread.active += parts[part];
-		thread.active -= idle;
+			thread.active = add_saturating(thread.active, parts[part]);
+		thread.active = subtract_saturating(thread.active, idle);
 		if (thread.active || thread.wall || idle)
 			reading->ranked[reading->ranked_count++] = thread;
 	}
@@ -291,7 +292,8 @@ static int fill(struct reading *reading, uint32_t threads_max, const int64_t *to
 			rc = out_of_memory(reading);
 	timeline->left_out = count - chosen;
 	for (uint32_t i = chosen; i < count; i++)
-		timeline->left_out_active += reading->ranked[i].active;
+		timeline->left_out_active =
+			add_saturating(timeline->left_out_active, reading->ranked[i].active);
 	return rc;
 }
 

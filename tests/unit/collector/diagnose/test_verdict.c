@@ -154,8 +154,24 @@ TEST(each_class_has_title_advice_and_profile)
 	EXPECT_EQ(WAIT_CLASS_OTHER, wait_class_find("of a newer agent"), "unknown");
 }
 
+TEST(sums_beyond_64_bits_saturate)
+{
+	const struct verdict_figures figures = {
+		.range_ns = RANGE_S * NS_PER_SECOND,
+		.has_wall_clock = true,
+		.running_ns = INT64_MAX,
+		.cpu_ns = { INT64_MAX, INT64_MAX, INT64_MAX },
+		.queued_ns = INT64_MAX,
+		.wait_ns = { [WAIT_CLASS_DISK] = INT64_MAX, [WAIT_CLASS_PAGE_FAULT] = INT64_MAX },
+	};
+	struct verdict verdict = verdict_of(&figures);
+
+	EXPECT_EQ(INT64_MAX, verdict.active_ns, "time with work to do");
+}
+
 RUN_TESTS(cmocka_unit_test(each_cause_has_its_verdict),
 	  cmocka_unit_test(verdicts_are_independent_of_pod_count),
 	  cmocka_unit_test(sorts_shares_by_threshold_then_size),
 	  cmocka_unit_test(confidence_needs_time_and_distance),
+	  cmocka_unit_test(sums_beyond_64_bits_saturate),
 	  cmocka_unit_test(each_class_has_title_advice_and_profile))

@@ -179,9 +179,32 @@ TEST(random_trees_keep_their_sums)
 	}
 }
 
+/* An agent's values are anything. */
+TEST(sums_beyond_64_bits_saturate)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree left = { 0 }, right = { 0 };
+	_cleanup_(flamebearer_deinit) struct flamebearer bearer = { 0 };
+	struct flame_tree *const trees[] = { &left, &right };
+
+	for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
+		add_node(trees[i], 0, "total", 0);
+		for (const char *name = "a\0b\0c\0"; *name; name += 2) {
+			uint32_t node = add_node(trees[i], 0, name, 0);
+
+			trees[i]->nodes[node].self = trees[i]->nodes[node].total =
+				i ? INT64_MIN : INT64_MAX;
+		}
+		trees[i]->nodes[0].total = i ? INT64_MIN : INT64_MAX;
+	}
+	assert_int_equal(0, flamebearer_init(&bearer, &left, &right, 100));
+	EXPECT_EQ(INT64_MAX, bearer.totals[0], "left");
+	EXPECT_EQ(INT64_MIN, bearer.totals[1], "right");
+}
+
 RUN_TESTS(cmocka_unit_test(children_begin_after_their_parents_self),
 	  cmocka_unit_test(what_is_left_out_is_other),
 	  cmocka_unit_test(two_trees_have_the_same_nodes),
 	  cmocka_unit_test(names_alone_tell_siblings_apart),
 	  cmocka_unit_test(an_empty_tree_is_one_node),
+	  cmocka_unit_test(sums_beyond_64_bits_saturate),
 	  cmocka_unit_test(random_trees_keep_their_sums))

@@ -315,8 +315,41 @@ TEST(a_selector_without_threads_is_an_empty_timeline)
 	store_close(store);
 }
 
+TEST(sums_beyond_64_bits_saturate)
+{
+	struct store *store = memory_store_new(PARTITION_NS);
+	struct selector selector = { 0 };
+	const struct query query = {
+		.store = store,
+		.selector = &selector,
+		.range = { PARTITION_NS, PARTITION_NS + SLOTS * SLOT_NS },
+	};
+	struct thread_timeline timeline;
+	struct error err;
+
+	add_random_location(store->profile, 0);
+	for (uint32_t thread = 0; thread < 6; thread += 2)
+		for (size_t kind = 0; kind < ARRAY_SIZE(measured); kind++) {
+			const struct memory_sample sample = {
+				.series = add_series(store, thread, kind),
+				.slot_ns = SLOT_NS,
+				.time_ns = PARTITION_NS,
+				.location_count = 1,
+				.value = kind == 5 ? INT64_MIN : INT64_MAX, // idle
+			};
+			memory_store_add(store, &sample);
+		}
+	assert_int_equal(0, query_threads(&query, SLOT_NS, 1, &timeline, &err));
+	EXPECT_EQ(INT64_MAX, timeline.threads[0].active, "of a thread");
+	EXPECT_EQ(2, timeline.left_out, "others");
+	EXPECT_EQ(INT64_MAX, timeline.left_out_active, "of the others");
+	thread_timeline_deinit(&timeline);
+	store_close(store);
+}
+
 RUN_TESTS(cmocka_unit_test(parts_of_threads_are_exact_sums),
 	  cmocka_unit_test(the_most_active_threads_are_shown),
+	  cmocka_unit_test(sums_beyond_64_bits_saturate),
 	  cmocka_unit_test(a_timeline_has_bounded_slots),
 	  cmocka_unit_test(a_timeline_has_bounded_values),
 	  cmocka_unit_test(exported_wall_time_has_stacks),
