@@ -36,7 +36,7 @@ struct doors {
 struct door_request {
 	const struct identity *identity;
 	const char *address; // of the peer, without its port
-	const void *bytes;
+	const void *bytes;   // never NULL
 	size_t size;
 	const char *content_type; // or NULL
 	/** A parameter of the URL; "" if it is absent. NULL: there are none. */

@@ -34,7 +34,7 @@ static struct door_request request_of(const struct http_request *http)
 	return (struct door_request){
 		.identity = &http->identity,
 		.address = http->credentials.address ? http->credentials.address : "",
-		.bytes = http->body,
+		.bytes = http->body ? http->body : "", // parsers add to it
 		.size = http->body_size,
 		.content_type = http->content_type,
 		.parameter = read_parameter,

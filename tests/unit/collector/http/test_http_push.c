@@ -36,6 +36,7 @@ TEST(answers_in_each_protocols_way)
 		{ INGEST "&format=jfr", "", "FLR", 3, 415, "application/json", "unsupported_format",
 		  "jfr" },
 		{ INGEST, "", "a\n", 2, 400, "application/json", "line 1", "malformed" },
+		{ INGEST, "", "", 0, 200, "application/json", "{\"samples\":0,", "empty" },
 		{ "/api/v1/push?service=x", "", "nonsense", 8, 400, "application/json", "pprof",
 		  "no pprof" },
 		{ "/api/v1/batches", "", "nonsense", 8, 400, "application/json", "ExportRequest",
