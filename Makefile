@@ -168,7 +168,8 @@ $(BUILD)/gen/%.pb-c.c: proto/%.proto | $(BUILD)/packages.stamp
 	$(call say,PROTO,$<)
 	protoc-c --proto_path=proto --c_out=$(BUILD)/gen $<
 $(BUILD)/gen/%.pb-c.h: $(BUILD)/gen/%.pb-c.c ;
-$(call objects,$(call sources,proto)): | $(PROTO_GEN)
+# What includes them, also through headers.
+$(call objects,$(call sources,proto) $(call sources,collector)): | $(PROTO_GEN)
 
 define bpf_rule
 $(BUILD)/bpf/$(notdir $(1:.c=.o)): $(1) | $(BUILD)/packages.stamp
@@ -658,8 +659,11 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
 # What they need of our folders: the rest, with the programs for the kernel, is not built for them.
-FUZZED = $(shell tests/fuzz/list-modules --folders 'agent collector proto base' $(wildcard tests/fuzz/fuzz_*.c))
+fuzzed = $(shell tests/fuzz/list-modules --folders '$(1)' $(2:$(BUILD)/%=tests/%.c))
 FUZZED_A := $(BUILD)/lib/fuzzed.a
+# The command line's and the collector's modules have some names in common.
+CLI_FUZZERS := $(filter $(BUILD)/fuzz/fuzz_cli_%,$(FUZZERS))
+FUZZED_CLI_A := $(BUILD)/lib/fuzzed_cli.a
 
 .PHONY: fuzz fuzz-quick
 fuzz: packages packages-fuzz ## fuzz the parsers, FUZZ_SECONDS (10) each; TEST=fuzz_elf, with INPUT=file: only that
@@ -673,15 +677,20 @@ fuzz-quick:
 
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
+$(FUZZERS:$(BUILD)/%=$(BUILD)/obj/tests/%.o): | $(PROTO_GEN)
 # Also with a CC of the command line: the fuzzers are clang's.
 $(FUZZERS): override CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 $(FUZZERS): CFLAGS := $(filter-out -O2 -g $(HARDENING),$(CFLAGS)) -O1 -gline-tables-only
 .SECONDEXPANSION: # only who builds fuzzers lists what they need
-$(FUZZED_A): $$(call objects,$$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
-$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A)
+$(FUZZED_A): $$(call objects,$$(call fuzzed,agent collector proto base,$(filter-out $(CLI_FUZZERS),$(FUZZERS))))
+$(FUZZED_CLI_A): $$(call objects,$$(call fuzzed,agent cli proto base,$(CLI_FUZZERS)))
+$(FUZZED_A) $(FUZZED_CLI_A): $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
+$(filter-out $(CLI_FUZZERS),$(FUZZERS)): $(FUZZED_A)
+$(CLI_FUZZERS): $(FUZZED_CLI_A)
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c -lnghttp2 -lmicrohttpd -lzstd $(AGENT_LIBS) -o $@
+	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $(filter %.o,$^) $(filter %.a,$^) -lprotobuf-c -lnghttp2 -lmicrohttpd -lzstd $(AGENT_LIBS) -o $@
 
 # ---- running --------------------------------------------------------------------------------
 

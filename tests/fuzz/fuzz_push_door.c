@@ -10,19 +10,11 @@
 #include "collector/doors/otlp_door.h"
 #include "collector/doors/push_door.h"
 #include "collector/store/store_ops.h"
+#include "tests/fuzz/parameter_lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-enum { PARAMETERS_MAX = 8, TEXT_BYTES = 256, BUDGET_BYTES = 256 << 20 };
-
-struct parameter {
-	char name[TEXT_BYTES], value[TEXT_BYTES];
-};
-
-struct request {
-	struct parameter parameters[PARAMETERS_MAX];
-	uint32_t count;
-};
+enum { BUDGET_BYTES = 256 << 20 };
 
 static void check(bool condition)
 {
@@ -55,56 +47,14 @@ static int append(struct store *store, const struct store_batch_id *batch,
 
 // ---- the request ------------------------------------------------------------------------------
 
-static const char *parameter(const void *context, const char *name)
-{
-	const struct request *request = context;
-
-	for (uint32_t i = 0; i < request->count; i++)
-		if (strcmp(request->parameters[i].name, name) == 0)
-			return request->parameters[i].value;
-	return "";
-}
-
 static void each_parameter(const void *context,
 			   void (*read)(void *reading, const char *name, const char *value),
 			   void *reading)
 {
-	const struct request *request = context;
+	const struct parameter_lines *lines = context;
 
-	for (uint32_t i = 0; i < request->count; i++)
-		read(reading, request->parameters[i].name, request->parameters[i].value);
-}
-
-static void copy(char *text, const uint8_t *bytes, size_t size)
-{
-	size = size < TEXT_BYTES ? size : TEXT_BYTES - 1;
-	memcpy(text, bytes, size);
-	text[size] = '\0';
-}
-
-/** Where the body begins. */
-static size_t read_parameters(const uint8_t *bytes, size_t size, struct request *request)
-{
-	size_t at = 0;
-
-	while (at < size && request->count < PARAMETERS_MAX) {
-		const uint8_t *end = memchr(bytes + at, '\n', size - at);
-		size_t line = end ? (size_t)(end - bytes) - at : size - at;
-		const uint8_t *equals = line ? memchr(bytes + at, '=', line) : NULL;
-		struct parameter *next = &request->parameters[request->count];
-
-		if (!line)
-			return at + 1;
-		if (equals) {
-			size_t name = (size_t)(equals - bytes) - at;
-
-			copy(next->name, bytes + at, name);
-			copy(next->value, equals + 1, line - name - 1);
-			request->count++;
-		}
-		at += line + (end != NULL);
-	}
-	return at;
+	for (uint32_t i = 0; i < lines->count; i++)
+		read(reading, lines->list[i].name, lines->list[i].value);
 }
 
 static int push(uint8_t way, struct doors *doors, const struct door_request *request,
@@ -135,14 +85,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	struct metrics metrics = { 0 };
 	struct store store = { &ops };
 	struct doors doors = { .store = &store, .metrics = &metrics, .budget = &budget };
-	struct request *parameters = calloc(1, sizeof(*parameters));
+	struct parameter_lines *parameters = calloc(1, sizeof(*parameters));
 	struct door_outcome outcome = { 0 };
 	struct error err = { 0 };
 	char words[1024];
 
 	check(parameters);
 	if (size > 1) {
-		size_t body = 1 + read_parameters(bytes + 1, size - 1, parameters);
+		size_t body = 1 + parameter_lines_read(bytes + 1, size - 1, parameters);
 		size_t body_size = size - (body < size ? body : size);
 		// A block of its own size shows who reads too far.
 		uint8_t *content = malloc(body_size + !body_size);
@@ -151,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 						      .bytes = content,
 						      .size = body_size,
 						      .content_type = types[bytes[0] / 4 % 4],
-						      .parameter = parameter,
+						      .parameter = parameter_lines_get,
 						      .each_parameter = each_parameter,
 						      .context = parameters };
 

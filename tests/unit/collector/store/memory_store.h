@@ -306,7 +306,8 @@ int store_scan(struct store *store, const struct store_selection *selection,
 			partition_max = store->samples[i].time_ns / store->partition_ns;
 	}
 	for (uint64_t partition = range.from_ns / store->partition_ns;
-	     !rc && partition <= partition_max; partition++)
+	     !rc && partition <= partition_max && partition * store->partition_ns < range.to_ns;
+	     partition++)
 		rc = memory_scan_partition(store, selection, range, scanner, partition);
 	return rc;
 }
@@ -343,7 +344,9 @@ int store_activity(struct store *store, const struct store_selection *selection,
 				uint64_t from_ns = range.from_ns + slot * slot_ns;
 				struct time_range part = { from_ns, from_ns + slot_ns };
 
-				row[slot] += sample_value(sample, part);
+				// Sums wrap, as store.h says.
+				row[slot] = (int64_t)((uint64_t)row[slot] +
+						      (uint64_t)sample_value(sample, part));
 			}
 		}
 	}
