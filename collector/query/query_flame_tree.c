@@ -107,7 +107,11 @@ static int on_sums(void *context, const struct forest_sums *sums)
 	struct flame_node *nodes;
 	uint32_t top;
 
-	int rc = find_group(merging, sums->group, &top);
+	// The first partition's nodes are new; most of a later one's are there.
+	int rc = builder->tree->node_count == 1 ? tree_builder_reserve(builder, sums->live_count)
+						: 0;
+	if (!rc)
+		rc = find_group(merging, sums->group, &top);
 	if (rc)
 		return rc;
 

@@ -37,11 +37,12 @@ static bool node_has_key(const void *context, uint32_t item, const void *key)
 	       (uint32_t)node->kind == wanted->kind;
 }
 
-static int reserve_node(struct tree_builder *builder)
+/** Room for @more nodes. */
+static int reserve_nodes(struct tree_builder *builder, uint32_t more)
 {
 	struct flame_tree *tree = builder->tree;
 	int rc = array_reserve(&tree->nodes, sizeof(*tree->nodes), &tree->node_capacity,
-			       tree->node_count, 1, builder->nodes_max);
+			       tree->node_count, more, builder->nodes_max);
 
 	if (rc == -E2BIG)
 		return error_set(
@@ -49,21 +50,16 @@ static int reserve_node(struct tree_builder *builder)
 			"the answer has more than %u distinct call paths; choose a shorter "
 			"range or fewer series",
 			builder->nodes_max);
-	return rc ? out_of_memory(builder) : 0;
-}
-
-/** Room for the siblings of all nodes that there is room for. */
-static int reserve_siblings(struct tree_builder *builder)
-{
-	uint32_t capacity = builder->tree->node_capacity;
-
-	if (capacity <= builder->sibling_capacity)
+	if (rc)
+		return out_of_memory(builder);
+	if (tree->node_capacity <= builder->link_capacity)
 		return 0;
-	struct siblings *larger = reallocarray(builder->siblings, capacity, sizeof(*larger));
+	struct tree_link *larger =
+		reallocarray(builder->links, tree->node_capacity, sizeof(*larger));
 	if (!larger)
 		return out_of_memory(builder);
-	builder->siblings = larger;
-	builder->sibling_capacity = capacity;
+	builder->links = larger;
+	builder->link_capacity = tree->node_capacity;
 	return 0;
 }
 
@@ -72,19 +68,19 @@ static int add_node(struct tree_builder *builder, uint32_t parent, const struct 
 {
 	struct flame_tree *tree = builder->tree;
 
-	int rc = reserve_node(builder);
-
-	if (!rc)
-		rc = reserve_siblings(builder);
-	if (rc)
-		return rc;
+	if (tree->node_count >= builder->link_capacity) {
+		int rc = reserve_nodes(builder, 1);
+		if (rc)
+			return rc;
+	}
 	tree->nodes[tree->node_count] = (struct flame_node){
 		.parent = parent,
 		.name = level->name,
 		.module = level->module,
 		.kind = level->kind,
 	};
-	builder->siblings[tree->node_count] = (struct siblings){ 0 };
+	builder->links[tree->node_count] =
+		(struct tree_link){ .name = level->name, .kind = level->kind };
 	*ret_node = tree->node_count++;
 	return 0;
 }
@@ -97,27 +93,34 @@ static uint64_t hash_of_child(const struct node_key *key)
 /** Find a child in its parent's list, or beyond that in the index. */
 static uint32_t find_child(const struct tree_builder *builder, const struct node_key *key)
 {
-	const struct flame_node *nodes = builder->tree->nodes;
-	const struct siblings *parent = &builder->siblings[key->parent];
+	const struct tree_link *links = builder->links, *parent = &links[key->parent];
 
-	for (uint32_t child = parent->first; child; child = builder->siblings[child].next)
-		if (nodes[child].name == key->name && (uint32_t)nodes[child].kind == key->kind)
+	for (uint32_t child = parent->first; child; child = links[child].next)
+		if (links[child].name == key->name && (uint32_t)links[child].kind == key->kind)
 			return child;
 	if (parent->count < CHILDREN_LISTED_MAX)
 		return HASH_TABLE_NONE;
-	return hash_table_find(&builder->index, hash_of_child(key), node_has_key, nodes, key);
+	return hash_table_find(&builder->index, hash_of_child(key), node_has_key,
+			       builder->tree->nodes, key);
 }
 
 static int index_child(struct tree_builder *builder, const struct node_key *key, uint32_t node)
 {
-	struct siblings *parent = &builder->siblings[key->parent];
+	struct tree_link *parent = &builder->links[key->parent];
 
 	if (parent->count == CHILDREN_LISTED_MAX)
 		return hash_table_add(&builder->index, hash_of_child(key), node);
-	builder->siblings[node].next = parent->first;
+	builder->links[node].next = parent->first;
 	parent->first = node;
 	parent->count++;
 	return 0;
+}
+
+int tree_builder_reserve(struct tree_builder *builder, uint32_t count)
+{
+	uint32_t left = builder->nodes_max - builder->tree->node_count;
+
+	return reserve_nodes(builder, count < left ? count : left);
 }
 
 int tree_builder_child(struct tree_builder *builder, uint32_t parent, const struct level *level,
@@ -291,7 +294,7 @@ int tree_builder_init(struct tree_builder *builder, struct flame_tree *tree, uin
 void tree_builder_deinit(struct tree_builder *builder)
 {
 	hash_table_deinit(&builder->index);
-	free(builder->siblings);
+	free(builder->links);
 	free(builder->tree_of);
 	free(builder->ranges);
 	free(builder->levels);

@@ -24,10 +24,13 @@ struct level_range {
 	uint32_t count;
 };
 
-/** Where a node of the tree has its children, and its next sibling; 0: none, as the root is nobody's child. */
-struct siblings {
-	uint32_t first, next;
-	uint32_t count; // children in the list
+/** A node of the tree, as it is searched among its siblings. Nodes are 0: none, as the root is nobody's child. */
+struct tree_link {
+	uint32_t name;
+	enum frame_kind kind;
+	uint32_t next;  // sibling
+	uint32_t first; // child
+	uint32_t count; // of children in the list
 };
 
 /** Builds a tree that its user owns. One thread at a time. */
@@ -37,9 +40,9 @@ struct tree_builder {
 	uint32_t nodes_max;     // of the tree
 	enum frame_lines lines; // the user's to set: which frames are apart for each source line
 	struct symbolizer *symbolizer;
-	uint64_t symbolizer_ns;    // the symbolizer's time left
-	struct siblings *siblings; // by node of the tree
-	uint32_t sibling_capacity;
+	uint64_t symbolizer_ns;  // the symbolizer's time left
+	struct tree_link *links; // by node of the tree
+	uint32_t link_capacity;
 	struct hash_table index; // (parent, name, kind) to a node of the tree that is in no list
 
 	// Of the current partition.
@@ -60,6 +63,9 @@ void tree_builder_deinit(struct tree_builder *builder);
 
 /** A partition begins: free the last one's nodes and locations. */
 int tree_builder_partition(struct tree_builder *builder, const struct store_forest *forest);
+
+/** Room for @count more nodes, as far as the tree may grow: a tree that doubles step by step is copied as often. */
+int tree_builder_reserve(struct tree_builder *builder, uint32_t count);
 
 /** Find or add a string of the tree. */
 int tree_builder_string(struct tree_builder *builder, const char *string, uint32_t *ret_number);
