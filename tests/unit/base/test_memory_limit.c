@@ -1,40 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory_limit.h"
 
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "tests/test.h"
-
-static char folder[64];
-
-static void write_file(const char *name, const char *text)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	FILE *file = fopen(path, "w");
-	assert_non_null(file);
-	fputs(text, file);
-	fclose(file);
-}
+#include "tests/unit/base/cgroup_fixture.h"
 
 static void make_folders(void)
 {
-	static const char *const names[] = { "pod", "pod/inner", "memory", "memory/job" };
-	char path[256];
-
-	snprintf(folder, sizeof(folder), "/tmp/cairn-test-memory-%d", getpid());
-	mkdir(folder, 0700);
-	for EACH (name, names) {
-		snprintf(path, sizeof(path), "%s/%s", folder, *name);
-		mkdir(path, 0700);
-	}
-	write_file("pod/memory.max", "1000000\n");
-	write_file("pod/inner/memory.max", "max\n");
-	write_file("memory/memory.limit_in_bytes", "9223372036854771712\n");
-	write_file("memory/job/memory.limit_in_bytes", "2000000\n");
+	cgroup_make("memory");
+	cgroup_write("pod/memory.max", "1000000\n");
+	cgroup_write("pod/inner/memory.max", "max\n");
+	cgroup_write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+	cgroup_write("memory/job/memory.limit_in_bytes", "2000000\n");
 }
 
 static const struct {
@@ -59,12 +34,12 @@ TEST(reads_limits_of_both_versions)
 	char file[128];
 
 	make_folders();
-	snprintf(file, sizeof(file), "%s/cgroup", folder);
+	snprintf(file, sizeof(file), "%s/cgroup", cgroup_folder);
 	for EACH (row, rows) {
-		write_file("cgroup", row->cgroup);
-		EXPECT_EQ(row->limit, memory_limit_of(file, folder), row->what);
+		cgroup_write("cgroup", row->cgroup);
+		EXPECT_EQ(row->limit, memory_limit_of(file, cgroup_folder), row->what);
 	}
-	EXPECT_EQ(0, memory_limit_of("/nowhere", folder), "no file");
+	EXPECT_EQ(0, memory_limit_of("/nowhere", cgroup_folder), "no file");
 }
 
 TEST(the_machine_has_memory)
