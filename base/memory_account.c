@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdint.h>
 
 static _Thread_local struct memory_account *open_account;
 
@@ -53,6 +54,17 @@ int memory_account_check(const struct memory_account *account, struct error *err
 			 "the %zu MiB that queries have (a quarter of the collector's --memory) "
 			 "are in use; try again in a moment, ask for less, or raise --memory",
 			 bytes_max >> 20);
+}
+
+size_t memory_account_left(void)
+{
+	struct memory_account *account = open_account;
+
+	if (!account)
+		return SIZE_MAX;
+	size_t max = account->budget->bytes_max / (is_first(account) ? 1 : MEMORY_ACCOUNT_OTHERS);
+	size_t taken = atomic_load(&account->budget->bytes_taken);
+	return (taken < max ? max - taken : 0) + account->bytes_taken - account->bytes_used;
 }
 
 struct memory_account *memory_account_pause(void)

@@ -39,6 +39,9 @@ void memory_account_end(struct memory_account *account);
  */
 int memory_account_check(const struct memory_account *account, struct error *err);
 
+/** Bytes that this thread may allocate before it is refused, as long as others allocate nothing. Without an account SIZE_MAX. */
+size_t memory_account_left(void);
+
 /** Account for nothing until memory_account_resume() with what this returned. */
 struct memory_account *memory_account_pause(void);
 void memory_account_resume(struct memory_account *paused);

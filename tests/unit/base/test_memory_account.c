@@ -89,6 +89,28 @@ TEST(the_first_goes_on_beside_others)
 	EXPECT_EQ(0, budget.bytes_taken, "all is given back");
 }
 
+TEST(knows_how_much_is_left)
+{
+	struct byte_budget budget = { .bytes_max = BUDGET };
+	struct memory_account first, second;
+
+	assert_true(memory_account_left() == SIZE_MAX);
+	memory_account_begin(&first, &budget);
+	assert_true(memory_account_left() == BUDGET);
+	void *bytes = malloc(2 * MIB);
+	assert_true(memory_account_left() <= 6 * MIB);
+	assert_true(memory_account_left() > 6 * MIB - MEMORY_ACCOUNT_STEP_BYTES);
+	memory_account_begin(&second, &budget); // as another thread's: to half of all
+	assert_true(memory_account_left() <= 2 * MIB);
+	kept = malloc(memory_account_left() - MEMORY_ACCOUNT_STEP_BYTES);
+	assert_non_null(kept);
+	assert_true(memory_account_left() < MEMORY_ACCOUNT_STEP_BYTES);
+	free(kept);
+	memory_account_end(&second);
+	free(bytes);
+	memory_account_end(&first);
+}
+
 TEST(leaves_caches_and_budgeted_buffers_out)
 {
 	struct byte_budget budget = { .bytes_max = BUDGET }, other = { .bytes_max = BUDGET };
@@ -111,4 +133,5 @@ TEST(leaves_caches_and_budgeted_buffers_out)
 RUN_TESTS(cmocka_unit_test(takes_what_the_thread_allocates),
 	  cmocka_unit_test(refuses_what_is_beyond_the_budget),
 	  cmocka_unit_test(the_first_goes_on_beside_others),
+	  cmocka_unit_test(knows_how_much_is_left),
 	  cmocka_unit_test(leaves_caches_and_budgeted_buffers_out))
