@@ -50,6 +50,8 @@ struct store_options {
 	uint64_t partition_ns;     // 0: the default, 1 h
 	uint64_t memory_bytes;     // for caches and open partitions; 0: the default, 512 MiB
 	uint32_t close_rows_max;   // rows of a minute that are closed at once; 0: the default, 4 Mi
+	uint32_t helpers;          // threads that decode beside queries' own; 0: by CPUs
+	uint32_t alone_rows;       // of a query, before they help; 0: 128 Ki; UINT32_MAX: never
 	uint64_t disk_free_bytes;  // to be kept free on the disk; 0: nothing
 	uint64_t size_bytes_max;   // of the store's files; 0: no limit
 	uint64_t seconds_after_ns; // older partitions have slots of a second; 0: never

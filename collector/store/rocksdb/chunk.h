@@ -65,3 +65,17 @@ void chunk_decoder_freep(struct chunk_decoder **decoder);
  * what the receiver returned.
  */
 int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct row_query *query);
+
+// The same in two steps: the second may be another thread's.
+
+/**
+ * Read what @chunk's head says, copy what is needed of the rest, and make room: the second step allocates nothing.
+ * *ret_wanted: @query wants any of the chunk's series; else there is no second step. Returns as chunk_decode().
+ */
+int chunk_decode_begin(struct chunk_decoder *decoder, struct bytes chunk,
+		       const struct row_query *query, bool *ret_wanted);
+/**
+ * Read the rows of the chunk that was begun. What the receiver is given, once for each series at most, stays until the
+ * decoder's next chunk.
+ */
+int chunk_decode_end(struct chunk_decoder *decoder, const struct row_query *query);

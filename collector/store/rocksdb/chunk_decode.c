@@ -235,18 +235,38 @@ static int decode_rows(struct chunk_decoder *decoder, const struct row_query *qu
 	return rc;
 }
 
+/** Read the head, and make room for rows. *ret_wanted: @query wants any of the chunk's series. */
+static int open_chunk(struct chunk_decoder *decoder, struct bytes chunk,
+		      const struct row_query *query, bool *ret_wanted)
+{
+	int rc = chunk_decoder_open(decoder, chunk, query, ret_wanted);
+
+	if (rc < 0 || !*ret_wanted)
+		return rc;
+	decoder->reads_sums = chunk_has_sums(decoder, query);
+	return chunk_decoder_reserve(decoder);
+}
+
+int chunk_decode_begin(struct chunk_decoder *decoder, struct bytes chunk,
+		       const struct row_query *query, bool *ret_wanted)
+{
+	int rc = open_chunk(decoder, chunk, query, ret_wanted);
+
+	return rc < 0 || !*ret_wanted ? rc : chunk_decoder_keep(decoder);
+}
+
+int chunk_decode_end(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	return query->detail == SCAN_SUMS ? chunk_decode_sums(decoder, query)
+					  : decode_rows(decoder, query);
+}
+
 int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct row_query *query)
 {
 	bool wanted = false;
-	int rc = chunk_decoder_open(decoder, chunk, query, &wanted);
+	int rc = open_chunk(decoder, chunk, query, &wanted);
 
-	if (rc < 0 || !wanted)
-		return rc;
-	rc = chunk_decoder_reserve(decoder);
-	if (rc < 0)
-		return rc;
-	return query->detail == SCAN_SUMS ? chunk_decode_sums(decoder, query)
-					  : decode_rows(decoder, query);
+	return rc < 0 || !wanted ? rc : chunk_decode_end(decoder, query);
 }
 
 int chunk_read_head(struct bytes chunk, struct chunk_head *ret_head)

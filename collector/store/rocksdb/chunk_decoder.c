@@ -41,6 +41,7 @@ void chunk_decoder_deinit(struct chunk_decoder *decoder)
 	row_columns_deinit(&decoder->rows);
 	free(decoder->sections);
 	free_rows(decoder);
+	free(decoder->kept);
 }
 
 // ---- head and columns -------------------------------------------------------------------------------
@@ -152,6 +153,54 @@ int chunk_decoder_unpack(struct chunk_decoder *decoder, enum chunk_column number
 	decoder->readers[number] =
 		(struct reader){ .at = column->unpacked, .end = column->unpacked + column->size };
 	return 0;
+}
+
+/** Is the column unpacked later on? The directory is already. */
+static bool is_read(const struct chunk_decoder *decoder, int number)
+{
+	if (decoder->reads_sums)
+		return number == COLUMN_NODES || number == COLUMN_COUNTS || number == COLUMN_SUMS;
+	return number != COLUMN_DIRECTORY && number != COLUMN_SUMS;
+}
+
+/** Room for @size bytes of packed columns. */
+static int reserve_kept(struct chunk_decoder *decoder, size_t size)
+{
+	if (size <= decoder->kept_capacity)
+		return 0;
+	free(decoder->kept);
+	decoder->kept_capacity = 0;
+	decoder->kept = malloc(size);
+	if (!decoder->kept)
+		return -ENOMEM;
+	decoder->kept_capacity = size;
+	return 0;
+}
+
+int chunk_decoder_keep(struct chunk_decoder *decoder)
+{
+	size_t size = 0;
+	int rc = 0;
+
+	for (int i = 0; i < decoder->column_count && rc == 0; i++) {
+		if (!is_read(decoder, i))
+			continue;
+		rc = reserve_column(&decoder->columns[i]);
+		size += decoder->columns[i].packed.size;
+	}
+	if (rc == 0)
+		rc = reserve_kept(decoder, size);
+	uint8_t *at = decoder->kept;
+	for (int i = 0; i < decoder->column_count && rc == 0; i++) {
+		struct bytes *packed = &decoder->columns[i].packed;
+
+		if (!is_read(decoder, i) || !packed->size)
+			continue;
+		memcpy(at, packed->at, packed->size);
+		packed->at = at;
+		at += packed->size;
+	}
+	return rc;
 }
 
 // ---- positions --------------------------------------------------------------------------------------

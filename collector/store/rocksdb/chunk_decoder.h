@@ -45,6 +45,7 @@ struct chunk_decoder {
 	uint64_t slots_max; // of the chunk's minutes
 	uint64_t present;   // a bit for each column that is not empty
 	bool with_lengths, with_sums;
+	bool reads_sums; // the sums of all rows are wanted, and there
 	int column_count;
 	uint32_t minutes;   // that the rows lie in
 	uint64_t last_slot; // that an interval of the section being read covers
@@ -61,6 +62,8 @@ struct chunk_decoder {
 	bool cuts;           // for sums, intervals that the range cuts are wanted
 	int64_t *sums;       // per node with wanted rows
 	uint32_t capacity;   // of these, in rows
+	uint8_t *kept;       // a copy of the packed columns, if chunk_decoder_keep() made one
+	size_t kept_capacity;
 };
 
 /** Returns 0 or -ENOMEM. */
@@ -72,6 +75,8 @@ int chunk_decoder_open(struct chunk_decoder *decoder, struct bytes chunk,
 		       const struct row_query *query, bool *ret_wanted);
 /** Room for the chunk's rows. */
 int chunk_decoder_reserve(struct chunk_decoder *decoder);
+/** Copy the columns that are read, and make room for them unpacked: the chunk's bytes may go. */
+int chunk_decoder_keep(struct chunk_decoder *decoder);
 int chunk_decoder_unpack(struct chunk_decoder *decoder, enum chunk_column number);
 /** Unpack the columns that are not yet, those of slots unless @slots_are_read, and find each row's place. */
 int chunk_decoder_place(struct chunk_decoder *decoder, bool slots_are_read);

@@ -224,10 +224,14 @@ static int sum_rows(struct chunk_decoder *decoder, const struct row_query *query
 	return rc ? rc : sum_nodes(decoder, query);
 }
 
+bool chunk_has_sums(const struct chunk_decoder *decoder, const struct row_query *query)
+{
+	return query->detail == SCAN_SUMS && decoder->with_sums && wants_all(decoder, query);
+}
+
 int chunk_decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
 {
-	int rc = decoder->with_sums && wants_all(decoder, query) ? read_sums(decoder)
-								 : sum_rows(decoder, query);
+	int rc = decoder->reads_sums ? read_sums(decoder) : sum_rows(decoder, query);
 	const struct store_rows found = { .slot_ns = decoder->slot_ns,
 					  .count = decoder->run_count,
 					  .nodes = decoder->rows.nodes,

@@ -4,5 +4,8 @@
 
 #include "collector/store/rocksdb/chunk_decoder.h"
 
-/** Pass the sums of what @query wants to its receiver. The chunk is open. Returns as chunk_decode(). */
+/** Does @query want the sums of all the chunk's rows, and has the chunk them? */
+bool chunk_has_sums(const struct chunk_decoder *decoder, const struct row_query *query);
+
+/** Pass the sums of what @query wants to its receiver. The chunk is open, and reads_sums set. Returns as chunk_decode(). */
 int chunk_decode_sums(struct chunk_decoder *decoder, const struct row_query *query);

@@ -3,6 +3,8 @@
 // runs, an iterator over the chunks) and reads it without the lock. Closing a minute moves rows from runs
 // to chunks under the same lock, so a scan sees each row once. So does the rewrite that drops a tombstone.
 //
+// Sums and activity do not depend on the order of rows: helpers decode chunks for them (chunk_helpers.h).
+//
 // Activity per series is not stored: a chunk's slots and values are columns apart from its nodes and
 // cost about as much to read as counters, and counters would take a third more space. A scan of all
 // series of a group, the usual heat map of a service, reads the group's rollup of totals per slot.
@@ -38,6 +40,7 @@ struct reading {
 	uint64_t covering;     // the tombstones that are applied in not_deleted
 	uint32_t *not_deleted; // as the selection's wanted; NULL: not made yet
 	struct chunk_decoder *decoder;
+	struct chunk_sharing *sharing; // NULL: rows come in their order
 	struct row_columns scratch;
 	struct row_query query;
 	int read_rc; // of the first read that failed, but for damage
@@ -48,6 +51,8 @@ struct reading {
 
 static void reading_deinit(struct reading *reading)
 {
+	if (reading->sharing)
+		chunk_sharing_cancel(reading->sharing);
 	free(reading->joined);
 	free(reading->slots);
 	tombstone_list_unref(reading->tombstones);
@@ -149,6 +154,33 @@ static int snapshot_partition(struct reading *reading, struct rocksdb_store *sto
 	return rc == -ENOMEM ? error_set(reading->err, rc, "store: out of memory") : rc;
 }
 
+// ---- shared chunks ----------------------------------------------------------------------------------
+
+/** Damage is recorded, and what is damaged left out of the answer. */
+static int leave_out(struct reading *reading, int rc, const char *what)
+{
+	if (rc != -EBADMSG)
+		return rc;
+	pthread_mutex_lock(&reading->partition->lock);
+	partition_note_damage(reading->partition, what);
+	pthread_mutex_unlock(&reading->partition->lock);
+	return 0;
+}
+
+/** Pass on the rows of chunks that helpers have decoded; with @wait, of all that were handed over. */
+static int take_shared(struct reading *reading, bool wait)
+{
+	int rc = 0, decoded;
+
+	while (rc == 0 && reading->sharing &&
+	       chunk_sharing_take(reading->sharing, wait, &decoded)) {
+		rc = leave_out(reading, decoded, "a chunk is damaged");
+		if (rc == 0)
+			rc = deadline_check(reading->deadline, reading->err);
+	}
+	return rc;
+}
+
 // ---- tombstones ---------------------------------------------------------------------------------------
 
 /** Make reading->not_deleted of the selection's series but those that the tombstones @covering have. */
@@ -156,7 +188,10 @@ static int apply_tombstones(struct reading *reading, uint64_t covering)
 {
 	const struct selected_partition *selected = reading->selected;
 	size_t size = selected->wanted_count * sizeof(*selected->wanted);
+	int rc = take_shared(reading, true); // they may be read by what is there now
 
+	if (rc < 0)
+		return rc;
 	if (!reading->not_deleted)
 		reading->not_deleted = malloc(size + 1);
 	if (!reading->not_deleted)
@@ -188,17 +223,6 @@ static int leave_out_deleted(struct reading *reading, uint32_t minute, uint64_t 
 }
 
 // ---- chunks -----------------------------------------------------------------------------------------
-
-/** Damage is recorded, and what is damaged left out of the answer. */
-static int leave_out(struct reading *reading, int rc, const char *what)
-{
-	if (rc != -EBADMSG)
-		return rc;
-	pthread_mutex_lock(&reading->partition->lock);
-	partition_note_damage(reading->partition, what);
-	pthread_mutex_unlock(&reading->partition->lock);
-	return 0;
-}
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -248,6 +272,18 @@ static bool set_query_range(struct reading *reading, uint32_t minute, struct tim
 	return count > 0;
 }
 
+/** Decode @chunk, or hand it over. */
+static int decode_or_share(struct reading *reading, struct bytes chunk, uint32_t row_count)
+{
+	bool is_given = false;
+	int rc = 0;
+
+	if (reading->sharing)
+		rc = chunk_sharing_give(reading->sharing, chunk, row_count, &reading->query,
+					&is_given);
+	return rc || is_given ? rc : chunk_decode(reading->decoder, chunk, &reading->query);
+}
+
 static int decode_chunk(struct reading *reading, const struct db_iterator *at, uint32_t minute,
 			struct time_range range)
 {
@@ -255,11 +291,13 @@ static int decode_chunk(struct reading *reading, const struct db_iterator *at, u
 	struct chunk_head head;
 	int rc = deadline_check(reading->deadline, reading->err);
 
+	if (rc == 0)
+		rc = take_shared(reading, false);
 	if (rc < 0)
 		return rc;
 	rc = chunk_read_head(chunk, &head);
 	if (rc == 0 && set_query_range(reading, minute, range, head.slot_ns))
-		rc = chunk_decode(reading->decoder, chunk, &reading->query);
+		rc = decode_or_share(reading, chunk, head.row_count);
 	return leave_out(reading, rc, "a chunk is damaged");
 }
 
@@ -502,6 +540,8 @@ static int read_chunks(struct reading *reading)
 	}
 	for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
 		rc = read_merged(reading, i);
+	if (rc == 0)
+		rc = take_shared(reading, true);
 	return rc ? rc : reading->read_rc;
 }
 
@@ -596,7 +636,7 @@ static int pass_rows(void *context, const struct store_rows *rows)
 static int scan_partition(struct rocksdb_store *store, const struct selected_partition *selected,
 			  struct deadline *deadline, const struct time_range *parts,
 			  uint32_t part_count, const struct store_scanner *scanner,
-			  struct error *err)
+			  struct chunk_sharing *sharing, struct error *err)
 {
 	struct scanning scanning = { .scanner = scanner };
 	_cleanup_(reading_deinit) struct reading reading = {
@@ -605,6 +645,7 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 		.rollup = scanner->detail == SCAN_ROWS ? CHUNK_ROWS : CHUNK_SUMS,
 		.query_groups = scanner->detail == SCAN_SERIES_SUMS ? scanner->groups : NULL,
 		.join = scanner->detail == SCAN_SUMS || scanner->groups,
+		.sharing = scanner->detail == SCAN_ROWS ? NULL : sharing,
 		.query = { .detail = scanner->detail, .context = &scanning, .rows = pass_rows },
 		.err = err,
 	};
@@ -631,8 +672,10 @@ int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *resu
 		 const struct store_scanner *scanner, struct error *err)
 {
 	const struct rocksdb_selection *selection = result->private_;
+	_cleanup_(chunk_sharing_deinit) struct chunk_sharing sharing;
 	int rc = 0;
 
+	chunk_sharing_init(&sharing, store->helpers, store->alone_rows);
 	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++) {
 		const struct selected_partition *selected = &selection->partitions[i];
 		const struct time_range *parts;
@@ -640,7 +683,7 @@ int rocksdb_scan(struct rocksdb_store *store, const struct store_selection *resu
 
 		if (count && parts->from_ns < parts->to_ns)
 			rc = scan_partition(store, selected, result->deadline, parts, count,
-					    scanner, err);
+					    scanner, &sharing, err);
 	}
 	return rc;
 }
@@ -713,7 +756,8 @@ static int cut_selection(const struct selected_partition *selected, const uint32
 
 static int count_partition(struct rocksdb_store *store, const struct selected_partition *all,
 			   struct deadline *deadline, struct time_range range,
-			   struct slot_counts *counting, struct error *err)
+			   struct slot_counts *counting, struct chunk_sharing *sharing,
+			   struct error *err)
 {
 	_cleanup_(counted_deinit) struct selected_partition counted = { 0 };
 	const struct selected_partition *selected = counting->rows ? &counted : all;
@@ -723,6 +767,7 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 		.rollup = CHUNK_TOTALS,
 		.query_groups = counting->rows,
 		.join = true,
+		.sharing = sharing,
 		.query = { .detail = SCAN_ROWS,
 			   .without_nodes = true,
 			   .context = counting,
@@ -755,8 +800,10 @@ int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *
 	struct slot_counts counting = {
 		.from_ns = range.from_ns, .slot_ns = slot_ns, .rows = rows, .counts = counts
 	};
+	_cleanup_(chunk_sharing_deinit) struct chunk_sharing sharing;
 	int rc = 0;
 
+	chunk_sharing_init(&sharing, store->helpers, store->alone_rows);
 	if (range.from_ns >= range.to_ns)
 		return 0;
 	counting.slot_count = (range.to_ns - range.from_ns) / slot_ns;
@@ -764,6 +811,6 @@ int rocksdb_activity(struct rocksdb_store *store, const struct store_selection *
 	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
 		if (range_overlaps(range, selection->partitions[i].partition))
 			rc = count_partition(store, &selection->partitions[i], result->deadline,
-					     range, &counting, err);
+					     range, &counting, &sharing, err);
 	return rc;
 }

@@ -528,6 +528,7 @@ void rocksdb_core_close(struct rocksdb_store *store)
 {
 	if (!store)
 		return;
+	chunk_helpers_free(store->helpers);
 	// Open minutes stay open: they are in the database, and are restored at the next start.
 	for (uint32_t i = 0; i < store->partition_count; i++)
 		partition_unref(store->partitions[i]);
@@ -697,6 +698,7 @@ static struct rocksdb_store *store_new(const struct store_options *options)
 	store->seconds_after_ns = options->seconds_after_ns;
 	store->minutes_after_ns = options->minutes_after_ns;
 	store->close_rows_max = options->close_rows_max ? options->close_rows_max : CLOSE_ROWS_MAX;
+	store->alone_rows = options->alone_rows ? options->alone_rows : ALONE_ROWS_DEFAULT;
 	store->run_rows_max =
 		store->close_rows_max < RUN_ROWS_MAX ? store->close_rows_max : RUN_ROWS_MAX;
 	pthread_mutex_init(&store->partitions_lock, NULL);
@@ -741,7 +743,8 @@ int rocksdb_core_open(const struct store_options *options, enum db_mode mode,
 		rc = restore_agents(store, err);
 	if (rc == 0)
 		rc = rocksdb_restore_clock(store, options->accept_clock, err);
-	if (rc == 0 && !(store->encoder = chunk_encoder_new()))
+	if (rc == 0 && (!(store->encoder = chunk_encoder_new()) ||
+			!(store->helpers = chunk_helpers_new(options->helpers))))
 		rc = error_set(err, -ENOMEM, "store: out of memory");
 	if (rc == 0 && store->format >= STORE_FORMAT_SUMS)
 		chunk_encoder_write_sums(store->encoder);

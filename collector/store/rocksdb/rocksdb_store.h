@@ -24,6 +24,7 @@
 
 #include "collector/store/agent_table.h"
 #include "collector/store/rocksdb/chunk.h"
+#include "collector/store/rocksdb/chunk_helpers.h"
 #include "collector/store/rocksdb/partition.h"
 #include "collector/store/store_ops.h"
 
@@ -106,6 +107,8 @@ struct rocksdb_store {
 	uint64_t retention_ns, partition_ns, memory_bytes;
 	uint64_t seconds_after_ns, minutes_after_ns; // as in the options
 	uint32_t run_rows_max, close_rows_max;
+	struct chunk_helpers *helpers; // of queries
+	uint32_t alone_rows;           // of a query, before they help
 	struct store_counters counters;
 
 	pthread_mutex_t partitions_lock;
