@@ -55,15 +55,17 @@ class Group:
             (self.path / "cgroup.procs").write_text("0")
 
     def end(self):
-        """End what is left in it."""
-        if not self.path:
-            return
+        """End what is left in it. A process that is ending keeps the cgroup busy when it is in no list any more."""
         deadline = time.monotonic() + GROUP_END_SECONDS
-        while group_pids(self.path) and time.monotonic() < deadline:
+        while self.path:
             (self.path / "cgroup.kill").write_text("1")
-            time.sleep(0.02)
-        self.path.rmdir()
-        self.path = None
+            try:
+                self.path.rmdir()
+                self.path = None
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
 
 def group_of(pid):
