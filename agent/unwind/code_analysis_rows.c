@@ -183,6 +183,9 @@ int code_analysis_rows_add(const struct function_starts *starts, uint64_t addres
 		return rc == -E2BIG ? 0 : rc;
 	enter_all(starts, address, size, analysis);
 	find_covered(rows, address, address + size, first_covered, covered_limit, &writer.covered);
+	for (uint32_t i = 0; i < writer.covered.count; i++)
+		code_analysis_divide(analysis, writer.covered.ranges[i].start +
+						       writer.covered.ranges[i].size);
 	write_rows(analysis, &writer);
 	return 0;
 }

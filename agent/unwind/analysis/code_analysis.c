@@ -39,6 +39,7 @@ struct code_analysis {
 	uint8_t *is_entry;      // by offset, a bit each: where functions begin
 	uint8_t *is_pointed_to; // likewise: address taken
 	uint8_t *is_end;        // likewise: functions that do not return
+	uint8_t *is_divide;     // likewise: where a function ends that is described elsewhere
 	bool is_decoded;        // the present instruction is decoded by capstone
 	bool found_new;         // this pass found something new
 	bool has_guesses;       // of where functions begin: they have no names
@@ -78,9 +79,10 @@ int code_analysis_open(const uint8_t *code, size_t size, uint64_t address,
 	analysis->is_entry = calloc(size / 8 + 1, 1);
 	analysis->is_pointed_to = calloc(size / 8 + 1, 1);
 	analysis->is_end = calloc(size / 8 + 1, 1);
+	analysis->is_divide = calloc(size / 8 + 1, 1);
 	if (!analysis->states || !analysis->is_table_jump || !analysis->jump_states ||
 	    !analysis->is_entry || !analysis->is_pointed_to || !analysis->is_end ||
-	    frame_states_init(&analysis->known) || open_decoder(analysis)) {
+	    !analysis->is_divide || frame_states_init(&analysis->known) || open_decoder(analysis)) {
 		code_analysis_close(analysis);
 		return -ENOMEM;
 	}
@@ -102,6 +104,7 @@ void code_analysis_close(struct code_analysis *analysis)
 	free(analysis->is_entry);
 	free(analysis->is_pointed_to);
 	free(analysis->is_end);
+	free(analysis->is_divide);
 	frame_states_deinit(&analysis->known);
 	free(analysis->pending);
 	free(analysis);
@@ -175,7 +178,7 @@ static bool lose_fp(struct frame_state *state)
 		state->base = BASE_SLOT;
 		return state->slot >= 0;
 	default:
-		return true;
+		return state->fp_saved;
 	}
 }
 
@@ -259,7 +262,7 @@ static bool restore_fp(struct frame_state *state, int64_t displacement)
 {
 	int32_t depth = depth_of(state);
 
-	if (state->base != BASE_SP && displacement == state->slot) {
+	if (state->base != BASE_SP && displacement == state->slot && state->fp_saved) {
 		state->base = BASE_FP;
 		return true;
 	}
@@ -326,7 +329,11 @@ static bool other(csh decoder, const cs_insn *instruction, struct frame_state *s
 		return true;
 	state->sp_depth = 0; // aligned, or moved by an unknown amount
 	state->slot = -1;
-	return state->base == BASE_FP;
+	if (state->base != BASE_SP || !state->copy)
+		return state->base == BASE_FP;
+	state->base = BASE_COPY;
+	state->cfa_offset = state->copy_depth;
+	return true;
 }
 
 // A word of the stack addressed by sp alone.
@@ -337,11 +344,63 @@ static bool is_stack_word(const cs_x86_op *operand)
 	       operand->mem.segment == X86_REG_INVALID;
 }
 
+// System V ABI for x86-64, figure 3.36; sp and fp have rules of their own. -1: no such register.
+static int dwarf_number(uint32_t reg)
+{
+	static const x86_reg registers[] = {
+		X86_REG_RAX, X86_REG_RDX, X86_REG_RCX,     X86_REG_RBX,
+		X86_REG_RSI, X86_REG_RDI, X86_REG_INVALID, X86_REG_INVALID,
+		X86_REG_R8,  X86_REG_R9,  X86_REG_R10,     X86_REG_R11,
+		X86_REG_R12, X86_REG_R13, X86_REG_R14,     X86_REG_R15,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(registers); i++)
+		if (reg != X86_REG_INVALID && registers[i] == reg)
+			return (int)i;
+	return -1;
+}
+
+/*
+ * Assembly that aligns its stack, as that of video codecs does: mov %rsp, %r11; and $-32, %rsp; sub $544, %rsp;
+ * mov %r11, 512(%rsp), and at the end mov 512(%rsp), %rsp. Returns true if the instruction is one of the moves.
+ */
+static bool keeps_sp(const cs_x86_op *to, const cs_x86_op *from, struct frame_state *state)
+{
+	if (is_register(from, X86_REG_RSP) && to->type == X86_OP_REG && state->base == BASE_SP &&
+	    dwarf_number(to->reg) >= 0) {
+		state->copy = to->reg;
+		state->copy_depth = state->cfa_offset;
+		return true;
+	}
+	if (is_stack_word(to) && state->base == BASE_COPY &&
+	    is_register(from, (x86_reg)state->copy) && to->mem.disp >= 0 &&
+	    to->mem.disp <= STACK_BYTES_MAX) {
+		state->base = BASE_SLOT;
+		state->slot = (int32_t)to->mem.disp;
+		state->copy = 0;
+		state->copy_depth = 0;
+		return true;
+	}
+	if (is_register(to, X86_REG_RSP) &&
+	    (state->base == BASE_COPY ? is_register(from, (x86_reg)state->copy)
+				      : state->base == BASE_SLOT && is_stack_word(from) &&
+						from->mem.disp == state->slot)) {
+		int32_t fp_saved = state->fp_saved;
+
+		*state = frame_by_sp(state->cfa_offset);
+		state->fp_saved = fp_saved;
+		return true;
+	}
+	return false;
+}
+
 static bool move(csh decoder, const cs_insn *instruction, struct frame_state *state)
 {
 	const cs_x86_op *to = &instruction->detail->x86.operands[0];
 	const cs_x86_op *from = &instruction->detail->x86.operands[1];
 
+	if (keeps_sp(to, from, state))
+		return true;
 	if (is_register(to, X86_REG_RSP) && from->type == X86_OP_REG)
 		return load_sp(state, from->reg, 0);
 	if (is_register(to, X86_REG_RBP) && is_register(from, X86_REG_RSP))
@@ -369,6 +428,14 @@ static bool apply_popped(csh decoder, const cs_insn *instruction, struct frame_s
 	       !writes(decoder, instruction, X86_REG_RBP);
 }
 
+// The copy of sp is overwritten. Returns false if the frame was by it.
+static bool drop_copy(struct frame_state *state)
+{
+	state->copy = 0;
+	state->copy_depth = 0;
+	return state->base != BASE_COPY;
+}
+
 // What the instruction does to the frame. Returns false if that is unknown.
 static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *state)
 {
@@ -378,6 +445,8 @@ static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *s
 
 	if (state->base == BASE_POPPED)
 		return apply_popped(decoder, instruction, state);
+	if (state->copy && writes(decoder, instruction, (x86_reg)state->copy) && !drop_copy(state))
+		return false;
 	switch (instruction->id) {
 	case X86_INS_PUSH:
 		return push(state, first, first->size == 2 ? 2 : 8);
@@ -492,6 +561,25 @@ static bool ends_flow(csh decoder, const cs_insn *instruction)
 	       cs_insn_group(decoder, instruction, X86_GRP_RET);
 }
 
+/*
+ * A copy of sp is followed along straight code only: else states would differ by what no code uses. An instruction that is
+ * not decoded may write it.
+ */
+static uint16_t without_copy(struct code_analysis *analysis, uint16_t number)
+{
+	struct frame_state state = analysis->known.known[number];
+
+	if (number < STATE_ENTRY || !state.copy)
+		return number;
+	return drop_copy(&state) ? frame_states_number(&analysis->known, &state) : STATE_LOST;
+}
+
+static bool is_branch(const struct code_analysis *analysis)
+{
+	return analysis->instruction->id == X86_INS_CALL ||
+	       cs_insn_group(analysis->decoder, analysis->instruction, X86_GRP_JUMP);
+}
+
 // Where the control flow goes from here, and what it enters.
 static void branch(struct code_analysis *analysis, const cs_insn *instruction, uint32_t offset)
 {
@@ -500,7 +588,7 @@ static void branch(struct code_analysis *analysis, const cs_insn *instruction, u
 	uint64_t to = (uint64_t)target->imm - analysis->address;
 
 	note_pointer(analysis, instruction);
-	if (!is_call && !cs_insn_group(analysis->decoder, instruction, X86_GRP_JUMP))
+	if (!is_branch(analysis))
 		return;
 	if (target->type != X86_OP_IMM) {
 		if (!is_call)
@@ -510,7 +598,8 @@ static void branch(struct code_analysis *analysis, const cs_insn *instruction, u
 			call(analysis, (uint32_t)to);
 		else if (!bit(analysis->is_entry,
 			      (uint32_t)to)) // else a tail call: the entry's state holds
-			add_jump(analysis, (uint32_t)to, analysis->states[offset]);
+			add_jump(analysis, (uint32_t)to,
+				 without_copy(analysis, analysis->states[offset]));
 	}
 }
 
@@ -540,6 +629,12 @@ static bool is_no_return(const struct code_analysis *analysis, uint32_t next, ui
 	return bit(analysis->is_pointed_to, next) || (jumped != STATE_UNREACHED && jumped != state);
 }
 
+// Does no code before @offset run into it?
+static bool begins_apart(const struct code_analysis *analysis, uint32_t offset)
+{
+	return bit(analysis->is_entry, offset) || bit(analysis->is_divide, offset);
+}
+
 // From one place on, until control flow ends, meets analyzed code, or enters another function.
 static void analyze(struct code_analysis *analysis, struct pending from)
 {
@@ -547,7 +642,7 @@ static void analyze(struct code_analysis *analysis, struct pending from)
 	uint16_t state = from.state;
 
 	while (offset < analysis->size && analysis->states[offset] == STATE_UNREACHED &&
-	       (offset == from.offset || !bit(analysis->is_entry, offset))) {
+	       (offset == from.offset || !begins_apart(analysis, offset))) {
 		uint32_t size = decode(analysis, offset), next = offset + size;
 
 		if (!size)
@@ -556,12 +651,16 @@ static void analyze(struct code_analysis *analysis, struct pending from)
 		for (uint32_t inside = offset + 1; inside < next; inside++)
 			analysis->states[inside] = STATE_INSIDE;
 		offset = next;
-		if (!analysis->is_decoded)
+		if (!analysis->is_decoded) {
+			state = without_copy(analysis, state);
 			continue;
+		}
 		branch(analysis, analysis->instruction, next - size);
 		if (ends_flow(analysis->decoder, analysis->instruction))
 			return;
 		state = state_after(analysis, state);
+		if (is_branch(analysis))
+			state = without_copy(analysis, state);
 		if (analysis->instruction->id == X86_INS_CALL && next < analysis->size &&
 		    is_no_return(analysis, next, state))
 			return;
@@ -604,6 +703,14 @@ void code_analysis_point(struct code_analysis *analysis, uint64_t address)
 		set_bit(analysis->is_pointed_to, (uint32_t)offset);
 }
 
+void code_analysis_divide(struct code_analysis *analysis, uint64_t address)
+{
+	uint64_t offset = address - analysis->address;
+
+	if (offset < analysis->size)
+		set_bit(analysis->is_divide, (uint32_t)offset);
+}
+
 void code_analysis_never_returns(struct code_analysis *analysis, uint64_t address)
 {
 	uint64_t offset = address - analysis->address;
@@ -644,7 +751,7 @@ static void follow_tables(struct code_analysis *analysis)
 	uint16_t guess = STATE_LOST;
 
 	for (uint32_t offset = 0; offset < analysis->size; offset++) {
-		if (bit(analysis->is_entry, offset))
+		if (begins_apart(analysis, offset))
 			guess = STATE_LOST;
 		if (bit(analysis->is_table_jump, offset) &&
 		    analysis->states[offset] != STATE_INSIDE)
@@ -693,8 +800,9 @@ static struct unwind_rule rule_of(const struct code_analysis *analysis, uint16_t
 	if (state->base == BASE_SLOT && state->cfa_offset > INT16_MAX)
 		return rule;
 	rule.cfa = is_by_slot(state) ? CFA_DEREF : CFA_REGISTER;
-	rule.cfa_register =
-		state->base == BASE_FP && !is_by_slot(state) ? X86_REGISTER_FP : X86_REGISTER_SP;
+	rule.cfa_register = state->base == BASE_COPY ? (uint8_t)dwarf_number(state->copy)
+			    : state->base == BASE_FP && !is_by_slot(state) ? X86_REGISTER_FP
+									   : X86_REGISTER_SP;
 	rule.cfa_offset = state->cfa_offset;
 	if (is_by_slot(state)) {
 		rule.cfa_offset = state->slot;

@@ -33,6 +33,9 @@ void code_analysis_enter(struct code_analysis *analysis, uint64_t address);
 /** A function may begin at @address: it does unless other code leads there. */
 void code_analysis_point(struct code_analysis *analysis, uint64_t address);
 
+/** A function that is described elsewhere ends at @address: what follows is none of it. */
+void code_analysis_divide(struct code_analysis *analysis, uint64_t address);
+
 /** The function at @address never returns: code after a call of it belongs to something else. */
 void code_analysis_never_returns(struct code_analysis *analysis, uint64_t address);
 

@@ -18,7 +18,8 @@ enum {
 enum frame_base {
 	BASE_SP,
 	BASE_FP,   // fp is this function's own
-	BASE_SLOT, // fp is used otherwise; its old value is in memory at sp + slot
+	BASE_SLOT, // fp is used otherwise, or sp was aligned; the old value is in memory at sp + slot
+	BASE_COPY, // sp was aligned; its old value is in register copy
 	BASE_POPPED, // the return address is in register cfa_offset: words are pushed or dropped below it
 };
 
@@ -29,6 +30,9 @@ struct frame_state {
 	int32_t fp_saved; // the caller's fp is at CFA + this; 0: still in its register
 	int32_t sp_depth; // CFA - sp, if known and the base is not sp; else 0
 	int32_t slot;     // -1: none
+	uint32_t
+		copy; // BASE_SP, BASE_COPY: capstone's number of a register with an earlier sp; 0: none
+	int32_t copy_depth; // CFA - copy
 };
 
 struct frame_states {

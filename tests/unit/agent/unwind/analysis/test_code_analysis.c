@@ -29,8 +29,12 @@ static void write_row(void *context, uint64_t offset, const struct unwind_rule *
 {
 	struct rows *rows = context;
 	size_t used = strlen(rows->text);
-	char saved[24] = "";
+	char saved[24] = "", number[16];
+	const char *base = rule->cfa_register == X86_REGISTER_FP   ? "fp"
+			   : rule->cfa_register == X86_REGISTER_SP ? "sp"
+								   : number;
 
+	snprintf(number, sizeof(number), "r%d", rule->cfa_register);
 	if (rule->saved & 15)
 		snprintf(saved, sizeof(saved), ",fp%+d", rule->fp_offset);
 	if (rule->cfa == CFA_NO_TABLE)
@@ -39,9 +43,8 @@ static void write_row(void *context, uint64_t offset, const struct unwind_rule *
 		snprintf(rows->text + used, TEXT_BYTES - used, " %d:*(sp%+d)%+d%s", (int)offset,
 			 rule->cfa_offset, rule->deref_offset, saved);
 	else
-		snprintf(rows->text + used, TEXT_BYTES - used, " %d:%s%+d%s", (int)offset,
-			 rule->cfa_register == X86_REGISTER_FP ? "fp" : "sp", rule->cfa_offset,
-			 saved);
+		snprintf(rows->text + used, TEXT_BYTES - used, " %d:%s%+d%s", (int)offset, base,
+			 rule->cfa_offset, saved);
 }
 
 static void analyze(const uint8_t *code, size_t size, struct rows *rows)
@@ -130,6 +133,46 @@ static const struct {
 	  42,
 	  " 0:none 0:sp+8 4:sp+24 8:sp+24,fp-24 11:fp+24,fp-24 20:*(sp+8)+24,fp-24"
 	  " 33:fp+24,fp-24 37:sp+24 41:sp+8" },
+	{ "an aligned frame whose sp is kept in memory",
+	  // push %rbp; mov %rsp, %r11; and $-32, %rsp; sub $544, %rsp; mov %r11, 512(%rsp); xor %ebp, %ebp;
+	  // mov 512(%rsp), %rsp; pop %rbp; ret
+	  { 0x55, 0x49, 0x89, 0xe3, 0x48, 0x83, 0xe4, 0xe0, 0x48, 0x81, 0xec, 0x20,
+	    0x02, 0x00, 0x00, 0x4c, 0x89, 0x9c, 0x24, 0x00, 0x02, 0x00, 0x00, 0x31,
+	    0xed, 0x48, 0x8b, 0xa4, 0x24, 0x00, 0x02, 0x00, 0x00, 0x5d, 0xc3 },
+	  35,
+	  " 0:none 0:sp+8 1:sp+16,fp-16 8:r11+16,fp-16 23:*(sp+512)+16,fp-16 33:sp+16,fp-16 "
+	  "34:sp+8" },
+	{ "the same, and sp is moved while it is in memory",
+	  // mov %rsp, %rax; and $-16, %rsp; push %rax; mov %rax, (%rsp); push %rbx; pop %rbx; mov (%rsp), %rsp; ret
+	  { 0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xf0, 0x50, 0x48, 0x89, 0x04, 0x24, 0x53, 0x5b,
+	    0x48, 0x8b, 0x24, 0x24, 0xc3 },
+	  19,
+	  " 0:none 0:sp+8 7:r0+8 12:*(sp+0)+8 13:*(sp+8)+8 14:*(sp+0)+8 18:sp+8" },
+	{ "an aligned frame and its sp comes back from the register",
+	  // mov %rsp, %r11; and $-32, %rsp; nop; mov %r11, %rsp; ret
+	  { 0x49, 0x89, 0xe3, 0x48, 0x83, 0xe4, 0xe0, 0x90, 0x4c, 0x89, 0xdc, 0xc3 },
+	  12,
+	  " 0:none 0:sp+8 7:r11+8 11:sp+8" },
+	{ "the register is overwritten",
+	  // mov %rsp, %r11; and $-32, %rsp; xor %r11d, %r11d; nop
+	  { 0x49, 0x89, 0xe3, 0x48, 0x83, 0xe4, 0xe0, 0x45, 0x31, 0xdb, 0x90 },
+	  11,
+	  " 0:none 0:sp+8 7:r11+8 10:none" },
+	{ "by a vector instruction",
+	  // mov %rsp, %rax; and $-32, %rsp; vpmovmskb %ymm0, %eax; nop
+	  { 0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xe0, 0xc5, 0xfd, 0xd7, 0xc0, 0x90 },
+	  12,
+	  " 0:none 0:sp+8 7:r0+8 11:none" },
+	{ "by who is called",
+	  // mov %rsp, %r11; call *%rax; and $-32, %rsp; nop
+	  { 0x49, 0x89, 0xe3, 0xff, 0xd0, 0x48, 0x83, 0xe4, 0xe0, 0x90 },
+	  10,
+	  " 0:none 0:sp+8 9:none" },
+	{ "a register that is not a general one",
+	  // mov %rsp, %cr0; and $-32, %rsp; nop
+	  { 0x0f, 0x22, 0xc4, 0x48, 0x83, 0xe4, 0xe0, 0x90 },
+	  8,
+	  " 0:none 0:sp+8 7:none" },
 	{ "fp is overwritten and not saved",
 	  // xor %ebp, %ebp; nop; ret
 	  { 0x31, 0xed, 0x90, 0xc3 },
@@ -187,6 +230,33 @@ TEST(recovers_rules_or_none_where_unknown)
 		analyze(c->code, c->size, &rows);
 		EXPECT_STR(c->rows, rows.text, c->what);
 	}
+}
+
+static void expect_after_divide(const uint8_t *code, size_t size, uint64_t at, const char *wanted)
+{
+	struct code_analysis *analysis;
+	struct rows rows = { "" };
+
+	assert_int_equal(0, code_analysis_open(code, size, CODE_ADDRESS, &analysis));
+	code_analysis_enter(analysis, CODE_ADDRESS);
+	code_analysis_divide(analysis, CODE_ADDRESS + at);
+	code_analysis_run(analysis);
+	code_analysis_each(analysis, write_row, &rows);
+	code_analysis_close(analysis);
+	assert_string_equal(wanted, rows.text);
+}
+
+/* A codec's assembly lies behind a compiled function, which ends with a jump by table or a call that never returns. */
+TEST(a_described_function_gives_the_next_nothing)
+{
+	// push %rax; jmp *%rdx; nop; ret
+	static const uint8_t table[] = { 0x50, 0xff, 0xe2, 0x90, 0xc3 };
+	// push %rax; call *%rax; nop; ret
+	static const uint8_t call[] = { 0x50, 0xff, 0xd0, 0x90, 0xc3 };
+
+	expect_after_divide(table, sizeof(table), 3, " 0:none 0:sp+8 1:sp+16 3:none");
+	expect_after_divide(call, sizeof(call), 3, " 0:none 0:sp+8 1:sp+16 3:none");
+	expect_after_divide(call, sizeof(call), sizeof(call), " 0:none 0:sp+8 1:sp+16");
 }
 
 TEST(survives_any_bytes)
@@ -307,5 +377,6 @@ TEST(ends_on_a_chain_of_pointers)
 
 RUN_TESTS(cmocka_unit_test(ends_on_a_chain_of_pointers),
 	  cmocka_unit_test(recovers_rules_or_none_where_unknown),
+	  cmocka_unit_test(a_described_function_gives_the_next_nothing),
 	  cmocka_unit_test(survives_any_bytes), cmocka_unit_test(refuses_too_much_code),
 	  cmocka_unit_test(agrees_with_the_compiler_on_a_library))
