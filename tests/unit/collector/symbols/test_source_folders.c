@@ -59,6 +59,8 @@ TEST(reads_nothing_outside_or_secret)
 		"../../../etc/shadow",
 		"/srv/../../secret.py",
 		"../secret.py",
+		"inside.py",
+		"inside/a.py",
 		"link.py",
 		"linked/a.py",
 		".env",
@@ -80,6 +82,7 @@ TEST(reads_nothing_outside_or_secret)
 	write_code(&fixture, "../secret.py", "secret");
 	snprintf(command, sizeof(command),
 		 "cd %s/code && ln -s ../secret.py link.py && ln -s ../outside linked && "
+		 "ln -s key.pem inside.py && ln -s .git inside && "
 		 "mkdir folder.py && mkfifo fifo.py",
 		 fixture.folder);
 	assert_int_equal(0, system(command));
