@@ -80,7 +80,7 @@ static int add_node(struct tree_builder *builder, uint32_t parent, const struct 
 		.kind = level->kind,
 	};
 	builder->links[tree->node_count] =
-		(struct tree_link){ .name = level->name, .kind = level->kind };
+		(struct tree_link){ .name = level->name, .kind = (uint8_t)level->kind };
 	*ret_node = tree->node_count++;
 	return 0;
 }
@@ -96,7 +96,7 @@ static uint32_t find_child(const struct tree_builder *builder, const struct node
 	const struct tree_link *links = builder->links, *parent = &links[key->parent];
 
 	for (uint32_t child = parent->first; child; child = links[child].next)
-		if (links[child].name == key->name && (uint32_t)links[child].kind == key->kind)
+		if (links[child].name == key->name && links[child].kind == key->kind)
 			return child;
 	if (parent->count < CHILDREN_LISTED_MAX)
 		return HASH_TABLE_NONE;

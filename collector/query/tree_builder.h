@@ -27,10 +27,10 @@ struct level_range {
 /** A node of the tree, as it is searched among its siblings. Nodes are 0: none, as the root is nobody's child. */
 struct tree_link {
 	uint32_t name;
-	enum frame_kind kind;
 	uint32_t next;  // sibling
 	uint32_t first; // child
-	uint32_t count; // of children in the list
+	uint8_t kind;
+	uint8_t count; // of children in the list
 };
 
 /** Builds a tree that its user owns. One thread at a time. */
