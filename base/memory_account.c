@@ -25,12 +25,25 @@ void memory_account_begin(struct memory_account *account, struct byte_budget *bu
 	is_first(account);
 }
 
+void memory_account_share(struct memory_account *account, struct byte_budget *part,
+			  size_t bytes_max)
+{
+	account->part = part;
+	account->part_bytes_max = bytes_max;
+}
+
+static void give_back(struct memory_account *account, size_t bytes)
+{
+	byte_budget_give(account->budget, bytes);
+	byte_budget_give(account->part, bytes);
+}
+
 void memory_account_end(struct memory_account *account)
 {
 	if (!account->budget)
 		return;
 	open_account = account->outer;
-	byte_budget_give(account->budget, account->bytes_taken);
+	give_back(account, account->bytes_taken);
 	account->bytes_taken = 0;
 	const void *ours = account;
 	atomic_compare_exchange_strong(&account->budget->first, &ours, NULL);
@@ -56,6 +69,13 @@ int memory_account_check(const struct memory_account *account, struct error *err
 			 bytes_max >> 20);
 }
 
+static size_t left_of(struct byte_budget *budget, size_t bytes_max)
+{
+	size_t taken = atomic_load(&budget->bytes_taken);
+
+	return taken < bytes_max ? bytes_max - taken : 0;
+}
+
 size_t memory_account_left(void)
 {
 	struct memory_account *account = open_account;
@@ -63,8 +83,9 @@ size_t memory_account_left(void)
 	if (!account)
 		return SIZE_MAX;
 	size_t max = account->budget->bytes_max / (is_first(account) ? 1 : MEMORY_ACCOUNT_OTHERS);
-	size_t taken = atomic_load(&account->budget->bytes_taken);
-	return (taken < max ? max - taken : 0) + account->bytes_taken - account->bytes_used;
+	size_t left = left_of(account->budget, max);
+	size_t part = account->part ? left_of(account->part, account->part_bytes_max) : left;
+	return (part < left ? part : left) + account->bytes_taken - account->bytes_used;
 }
 
 struct memory_account *memory_account_pause(void)
@@ -85,12 +106,29 @@ bool memory_account_is_open(void)
 	return open_account;
 }
 
-static bool take_step(struct memory_account *account, size_t bytes)
+static bool take_of_budget(struct memory_account *account, size_t bytes)
 {
 	struct byte_budget *budget = account->budget;
 
 	return byte_budget_take_below(budget, bytes, budget->bytes_max / MEMORY_ACCOUNT_OTHERS) ||
 	       (is_first(account) && byte_budget_take(budget, bytes));
+}
+
+static bool take_step(struct memory_account *account, size_t bytes)
+{
+	if (account->part &&
+	    !byte_budget_take_below(account->part, bytes, account->part_bytes_max)) {
+		if (!account->bytes_refused) {
+			account->is_part_full = true;
+			account->is_part_small =
+				account->bytes_taken + bytes > account->part_bytes_max;
+		}
+		return false;
+	}
+	if (take_of_budget(account, bytes))
+		return true;
+	byte_budget_give(account->part, bytes);
+	return false;
 }
 
 static size_t in_steps(size_t bytes)
@@ -133,6 +171,6 @@ void memory_account_give(size_t bytes)
 	size_t kept = in_steps(account->bytes_used) + MEMORY_ACCOUNT_STEP_BYTES;
 	if (account->bytes_taken <= kept + MEMORY_ACCOUNT_STEP_BYTES)
 		return;
-	byte_budget_give(account->budget, account->bytes_taken - kept);
+	give_back(account, account->bytes_taken - kept);
 	account->bytes_taken = kept;
 }

@@ -22,20 +22,30 @@ enum {
 
 struct memory_account {
 	struct byte_budget *budget;
-	size_t bytes_used;     // allocated since the beginning, and not freed
-	size_t bytes_taken;    // from the budget
-	size_t bytes_used_max; // at any moment
-	size_t bytes_refused;  // what it would have used when it was refused first; 0: never
+	struct byte_budget *part; // what this work shares with some others; NULL: nothing
+	size_t part_bytes_max;    // that they may have together
+	size_t bytes_used;        // allocated since the beginning, and not freed
+	size_t bytes_taken;       // from the budget
+	size_t bytes_used_max;    // at any moment
+	size_t bytes_refused;     // what it would have used when it was refused first; 0: never
+	bool is_part_full;        // then it was the part that had no room
+	bool is_part_small;       // and would have none for this work alone
 	struct memory_account *outer;
 };
 
 /** Account for what this thread allocates from now on. A NULL @budget accounts for nothing. */
 void memory_account_begin(struct memory_account *account, struct byte_budget *budget);
+/**
+ * Right after the beginning: of the budget, this work and all others with the same @part may have @bytes_max together. The part's
+ * own bytes_max is not used: @bytes_max may be another for each work. NULL: no limit but the budget's.
+ */
+void memory_account_share(struct memory_account *account, struct byte_budget *part,
+			  size_t bytes_max);
 /** Give all back to the budget: the work has ended, and freed what it had. */
 void memory_account_end(struct memory_account *account);
 /**
  * After the end: 0; -E2BIG if the work alone needs more than the budget has; -EDQUOT if there is no room for it beside others'.
- * With these @err says so, and what to do.
+ * With these @err says so, and what to do. Where the part was full, whoever set it says so instead.
  */
 int memory_account_check(const struct memory_account *account, struct error *err);
 

@@ -130,7 +130,59 @@ TEST(leaves_caches_and_budgeted_buffers_out)
 	free(kept);
 }
 
-RUN_TESTS(cmocka_unit_test(takes_what_the_thread_allocates),
+TEST(those_who_share_a_part_have_no_more_together)
+{
+	struct byte_budget budget = { .bytes_max = BUDGET }, part = { 0 };
+	struct memory_account first, second, other;
+
+	memory_account_begin(&first, &budget);
+	memory_account_share(&first, &part, 2 * MIB);
+	EXPECT_EQ(2 * MIB, memory_account_left(), "of the part, not of the budget");
+	void *held = malloc(MIB);
+	assert_true(held);
+	memory_account_begin(&second, &budget); // as another thread's
+	memory_account_share(&second, &part, 2 * MIB);
+	assert_true(!malloc(MIB + MIB / 2));
+	assert_true(!malloc(MIB + MIB / 2)); // and again
+	EXPECT_EQ(true, second.is_part_full, "the part, not the budget");
+	EXPECT_EQ(false, second.is_part_small, "alone it would fit");
+	EXPECT_EQ(true, part.bytes_taken <= 2 * MIB, "the part");
+	memory_account_end(&second);
+	EXPECT_EQ(-EDQUOT, memory_account_check(&second, NULL), "refused");
+	// Whoever does not share it has the budget.
+	memory_account_begin(&other, &budget);
+	void *bytes = malloc(2 * MIB);
+	assert_true(bytes);
+	EXPECT_EQ(false, other.is_part_full, "another's");
+	free(bytes);
+	memory_account_end(&other);
+	memory_account_resume(&first);
+	assert_true(!malloc(MIB - 1000)); // within the part, but not in steps
+	EXPECT_EQ(true, first.is_part_small, "alone, too");
+	free(held);
+	memory_account_end(&first);
+	memory_account_resume(NULL);
+	EXPECT_EQ(0, part.bytes_taken, "the part is given back");
+	EXPECT_EQ(0, budget.bytes_taken, "all is given back");
+}
+
+TEST(a_full_budget_takes_nothing_of_the_part)
+{
+	struct byte_budget budget = { .bytes_max = MIB }, part = { 0 };
+	struct memory_account account;
+
+	memory_account_begin(&account, &budget);
+	memory_account_share(&account, &part, 8 * MIB);
+	assert_true(!malloc(2 * MIB));
+	EXPECT_EQ(false, account.is_part_full, "the budget was full");
+	EXPECT_EQ(0, part.bytes_taken, "nothing is kept");
+	memory_account_end(&account);
+	EXPECT_EQ(-E2BIG, memory_account_check(&account, NULL), "beyond the budget");
+}
+
+RUN_TESTS(cmocka_unit_test(those_who_share_a_part_have_no_more_together),
+	  cmocka_unit_test(a_full_budget_takes_nothing_of_the_part),
+	  cmocka_unit_test(takes_what_the_thread_allocates),
 	  cmocka_unit_test(refuses_what_is_beyond_the_budget),
 	  cmocka_unit_test(the_first_goes_on_beside_others),
 	  cmocka_unit_test(knows_how_much_is_left),
