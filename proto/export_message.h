@@ -14,6 +14,7 @@ enum {
 	EXPORT_VERSION_BYTES = 65,           // of an agent's version, with its NUL
 	EXPORT_CONTRACT_VERSION = 2,         // docs/format.md
 	EXPORT_MESSAGE_BYTES_MAX = 64 << 20, // OTLP's recommended limit
+	EXPORT_LIMITED_BYTES = 400,          // of what limits of the tenant changed, with its NUL
 };
 
 /**
@@ -76,6 +77,8 @@ struct export_response {
 	struct export_refused refused;
 	struct boost boosts[BOOSTS_OF_AGENT_MAX]; // all that apply to the agent
 	uint32_t boost_count;
+	char limited
+		[EXPORT_LIMITED_BYTES]; // what the tenant's limits changed in the batch; "": nothing
 };
 
 void export_response_deinit(struct export_response *response);

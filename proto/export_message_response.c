@@ -3,6 +3,7 @@
 #include "proto/export_message.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,7 @@ int export_response_encode(const struct export_response *response, struct buffer
 		id128_encode(response->unknown_stacks[i], ids + (size_t)i * ID128_BYTES);
 	message.unknown_stacks = (ProtobufCBinaryData){ ids_size, ids };
 	message.duplicate = response->duplicate;
+	message.limited = (char *)response->limited;
 	struct boost_messages boosts;
 	fill_boosts(response, &boosts, &message);
 	Cairn__V1__Refused refused = CAIRN__V1__REFUSED__INIT;
@@ -127,6 +129,7 @@ static int decode_response(const Cairn__V1__ExportResponse *message,
 						  .unknown_stack_count = (uint32_t)count,
 						  .duplicate = message->duplicate };
 	decode_boosts(message, ret_response);
+	snprintf(ret_response->limited, sizeof(ret_response->limited), "%s", message->limited);
 	if (message->refused)
 		ret_response->refused =
 			(struct export_refused){ .late = message->refused->late,

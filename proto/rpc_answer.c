@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "proto/retry_info.h"
 
 enum { STATUS_TEXT_BYTES = 3 * ERROR_TEXT_BYTES };
 
@@ -80,8 +81,10 @@ static int submit_success(nghttp2_session *session, struct rpc_call *call)
 
 static int submit_failure(nghttp2_session *session, struct rpc_call *call)
 {
-	char number[16], text[STATUS_TEXT_BYTES];
+	char number[16], text[STATUS_TEXT_BYTES], pause[RETRY_INFO_TEXT_BYTES] = "";
 
+	if (call->pause_ms)
+		retry_info_encode((int)call->status, call->pause_ms, pause);
 	snprintf(number, sizeof(number), "%d", (int)call->status);
 	percent_encode(call->err.text, text);
 	const nghttp2_nv headers[] = {
@@ -91,9 +94,12 @@ static int submit_failure(nghttp2_session *session, struct rpc_call *call)
 		HEADER("grpc-message", text),
 		HEADER("grpc-accept-encoding", "identity,gzip"),
 		HEADER(RPC_ANSWERED_HEADER, "1"),
-		HEADER(RPC_LIMIT_HEADER, rpc_limit_name(call->err.code)), // the last
+		// The last two only where they say something.
+		HEADER(RPC_LIMIT_HEADER, rpc_limit_name(call->err.code)),
+		HEADER("grpc-status-details-bin", pause),
 	};
-	size_t count = ARRAY_SIZE(headers) - (call->status != RPC_RESOURCE_EXHAUSTED);
+	bool is_limit = call->status == RPC_RESOURCE_EXHAUSTED;
+	size_t count = ARRAY_SIZE(headers) - (is_limit ? !*pause : 2);
 
 	return nghttp2_submit_response(session, call->stream, headers, count, NULL);
 }

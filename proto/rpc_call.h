@@ -54,6 +54,7 @@ struct rpc_call {
 
 	enum rpc_status status;
 	struct error err;
+	uint32_t pause_ms; // of a refusal: when the client may try again; 0: it decides
 	struct buffer response;
 	size_t sent; // of the prefix and the response
 

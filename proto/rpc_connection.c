@@ -129,6 +129,7 @@ static void admit(struct rpc_connection *connection, struct rpc_call *call)
 		.peer = connection->peer->name,
 		.authorization = call->authorization,
 		.tls_session = rpc_transport_tls_session(&connection->transport),
+		.ret_pause_ms = &call->pause_ms,
 	};
 
 	if (!method->admit)
@@ -139,6 +140,10 @@ static void admit(struct rpc_connection *connection, struct rpc_call *call)
 		explicit_bzero(call->authorization, strlen(call->authorization));
 	if (status == RPC_OK)
 		return;
+	if (call->pause_ms) {
+		rpc_connection_answer(connection, call, status);
+		return;
+	}
 	rpc_connection_report(connection, RPC_EVENT_REFUSED);
 	refuse(connection, call, status);
 }

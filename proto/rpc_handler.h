@@ -15,6 +15,8 @@ struct rpc_request {
 	size_t size;
 	const char *peer;   // the address without the port
 	const void *caller; // what the method's admit() said; NULL without one
+	// Of RPC_RESOURCE_EXHAUSTED: when the client may try again; untouched: it decides. NULL: nobody asks.
+	uint32_t *ret_pause_ms;
 };
 
 /** Who calls, when the headers have arrived and the message has not. */
@@ -22,6 +24,7 @@ struct rpc_visitor {
 	const char *peer;          // the address without the port
 	const char *authorization; // the header's value, or NULL
 	void *tls_session;         // for tls_server_identify(); NULL without TLS
+	uint32_t *ret_pause_ms;    // as that of a request; then whoever refuses counts it
 };
 
 /**

@@ -124,7 +124,8 @@ static void handle(struct rpc_server *server, struct rpc_call *call)
 	const struct rpc_request request = { .bytes = call->message.bytes,
 					     .size = call->message.size,
 					     .peer = call->peer->name,
-					     .caller = call->caller };
+					     .caller = call->caller,
+					     .ret_pause_ms = &call->pause_ms };
 	call->status = method->handle(method->context, &request, &call->response, &call->err);
 	if (call->status == RPC_OK && call->response.rc) {
 		error_errno(&call->err, call->response.rc, "the response could not be written");

@@ -11,7 +11,7 @@ static const struct {
 	int code;
 } limits[] = {
 	{ "message", -EMSGSIZE }, { "memory", -EDQUOT }, { "memory", -ENOMEM },
-	{ "calls", -EBUSY },      { "disk", -ENOSPC },
+	{ "calls", -EBUSY },      { "disk", -ENOSPC },   { "rate", -EUSERS },
 };
 
 const char *rpc_limit_name(int code)

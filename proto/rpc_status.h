@@ -27,7 +27,7 @@ enum rpc_status {
 /**
  * A server of ours sends it with RPC_RESOURCE_EXHAUSTED: which limit it was, so that the client knows whether
  * trying again may help. rpc_client_call() makes it the code of its error: -EMSGSIZE for "message", which stays;
- * -EDQUOT for "memory", -EBUSY for "calls", -ENOSPC for "disk", which pass.
+ * -EDQUOT for "memory", -EBUSY for "calls", -ENOSPC for "disk", -EUSERS for "rate" (the tenant's), which pass.
  */
 #define RPC_LIMIT_HEADER "cairn-limit"
 

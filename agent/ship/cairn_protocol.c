@@ -97,8 +97,9 @@ static void acknowledge(struct cairn_client *cairn, const struct profile *profil
 }
 
 /** Of one batch a minute: the counters have the sums. */
-static void log_refused(const struct export_refused *refused)
+static void log_refused(const struct export_response *response)
 {
+	const struct export_refused *refused = &response->refused;
 	char time[UTC_TEXT_BYTES];
 
 	if (refused->late)
@@ -122,20 +123,24 @@ static void log_refused(const struct export_refused *refused)
 			 "other, without some of their labels: too many series (samples_other "
 			 "counts all); remove labels with many values, such as thread names",
 			 (unsigned long long)refused->other);
+	if (*response->limited)
+		log_warn("sender: the collector changed a batch: %s", response->limited);
 }
 
 /** The batch is stored, but not all of it, or not as it came. Sending it again would not help. */
-static void note_refused(struct cairn_client *cairn, const struct export_refused *refused)
+static void note_refused(struct cairn_client *cairn, const struct export_response *response)
 {
+	const struct export_refused *refused = &response->refused;
 	uint64_t now_ns = clock_monotonic_ns();
 
-	if (!refused->late && !refused->future && !refused->series && !refused->other)
+	if (!refused->late && !refused->future && !refused->series && !refused->other &&
+	    !*response->limited)
 		return;
 	if (cairn->refused_logged_ns &&
 	    ns_between(cairn->refused_logged_ns, now_ns) < REFUSED_LOG_S * NS_PER_SECOND)
 		return;
 	cairn->refused_logged_ns = now_ns;
-	log_refused(refused);
+	log_refused(response);
 }
 
 // ---- one try --------------------------------------------------------------------------------
@@ -162,7 +167,7 @@ static enum ship_outcome read_response(struct cairn_client *cairn, struct delive
 									   : SHIP_REFUSED;
 	}
 	acknowledge(cairn, delivery->batch->profile);
-	note_refused(cairn, &response.refused);
+	note_refused(cairn, &response);
 	ret_try->bytes = cairn->message.size;
 	ret_try->is_duplicate = response.duplicate;
 	ret_try->refused = response.refused;
@@ -179,6 +184,7 @@ static bool is_too_large(const struct cairn_client *cairn, const struct error *e
 	case -EDQUOT:
 	case -EBUSY:
 	case -ENOSPC:
+	case -EUSERS:
 		return false;
 	default: // a proxy's word, or an older collector's
 		return cairn->message.size > ORDINARY_MESSAGE_BYTES;
@@ -237,8 +243,10 @@ static enum ship_outcome cairn_try_once(void *context, struct delivery *delivery
 		return SHIP_REFUSED;
 	ret_try->status = rpc_client_call(cairn->client, SENDER_EXPORT_METHOD, &cairn->message,
 					  ret_try->deadline_ms, &response, err);
-	return ret_try->status == RPC_OK ? read_response(cairn, delivery, &response, ret_try, err)
-					 : read_failure(cairn, delivery, ret_try->status, err);
+	if (ret_try->status == RPC_OK)
+		return read_response(cairn, delivery, &response, ret_try, err);
+	ret_try->pause_ms = rpc_client_pause_ms(cairn->client);
+	return read_failure(cairn, delivery, ret_try->status, err);
 }
 
 static void cairn_end(void *context)

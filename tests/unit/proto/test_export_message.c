@@ -209,6 +209,7 @@ TEST(round_trips_responses)
 			.unknown_stack_count = count,
 			.duplicate = count == 0,
 			.refused = { count, 2, 3, 4, 5, UINT64_MAX },
+			.limited = "tenant shop: series: 7 (limits.yaml:9)",
 		};
 		_cleanup_(export_response_deinit) struct export_response decoded = { 0 };
 		_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
@@ -221,6 +222,7 @@ TEST(round_trips_responses)
 		EXPECT_EQ(count == 0, decoded.duplicate, "duplicate");
 		EXPECT_EQ(0, memcmp(&response.refused, &decoded.refused, sizeof(response.refused)),
 			  "refused");
+		EXPECT_STR(response.limited, decoded.limited, "limited");
 		EXPECT_EQ(0, memcmp(ids, decoded.unknown_stacks, count * sizeof(*ids)), "ids");
 	}
 }
@@ -326,6 +328,18 @@ TEST(round_trips_states_of_boosts)
 	profile_free(profile);
 }
 
+TEST(cuts_long_words_of_responses)
+{
+	_cleanup_(export_response_deinit) struct export_response decoded = { 0 };
+	_cleanup_(buffer_deinit) struct buffer bytes = { 0 };
+
+	buffer_append_byte(&bytes, 5 << 3 | 2);
+	buffer_append_varint(&bytes, 5000);
+	memset(buffer_extend(&bytes, 5000), 'x', 5000);
+	EXPECT_EQ(0, export_response_decode(bytes.bytes, bytes.size, &decoded, NULL), "read");
+	EXPECT_EQ(EXPORT_LIMITED_BYTES - 1, strlen(decoded.limited), "cut");
+}
+
 TEST(refuses_cut_responses)
 {
 	struct export_response response;
@@ -344,4 +358,5 @@ RUN_TESTS(cmocka_unit_test(round_trips_samples), cmocka_unit_test(round_trips_in
 	  cmocka_unit_test(refuses_profiles_that_do_not_fit),
 	  cmocka_unit_test(round_trips_responses), cmocka_unit_test(round_trips_boosts),
 	  cmocka_unit_test(leaves_senseless_boosts_out_of_responses),
-	  cmocka_unit_test(round_trips_states_of_boosts), cmocka_unit_test(refuses_cut_responses))
+	  cmocka_unit_test(round_trips_states_of_boosts),
+	  cmocka_unit_test(cuts_long_words_of_responses), cmocka_unit_test(refuses_cut_responses))

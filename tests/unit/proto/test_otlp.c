@@ -270,8 +270,21 @@ TEST(reads_when_to_try_again)
 	EXPECT_EQ(0, retry_info_pause_ms("\xff\xff", 2), "rubbish");
 }
 
-RUN_TESTS(cmocka_unit_test(arrives_as_it_was_sent), cmocka_unit_test(splits_large_batches),
-	  cmocka_unit_test(encodes_the_same_twice),
+TEST(writes_when_to_try_again)
+{
+	char text[RETRY_INFO_TEXT_BYTES];
+
+	retry_info_encode(8, 2500, text);
+	// As Python's base64 has it.
+	EXPECT_STR("CAgaNgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBj"
+		   "LlJldHJ5SW5mbxIKCggIAhCAyrXuAQ",
+		   text, "2.5 s");
+	retry_info_encode(8, UINT32_MAX, text);
+	assert_true(strlen(text) < RETRY_INFO_TEXT_BYTES - 1);
+}
+
+RUN_TESTS(cmocka_unit_test(writes_when_to_try_again), cmocka_unit_test(arrives_as_it_was_sent),
+	  cmocka_unit_test(splits_large_batches), cmocka_unit_test(encodes_the_same_twice),
 	  cmocka_unit_test(an_interval_is_a_point_a_second),
 	  cmocka_unit_test(a_process_is_a_resource),
 	  cmocka_unit_test(unnamed_frames_keep_build_id_and_offset),

@@ -82,7 +82,28 @@ static enum rpc_status fail_for_now(void *context, const struct rpc_request *req
 	return RPC_UNAVAILABLE;
 }
 
+// As for a tenant whose rate is used up.
+static enum rpc_status put_off(void *context, const struct rpc_request *request,
+			       struct buffer *response, struct error *err)
+{
+	(void)context, (void)response;
+	*request->ret_pause_ms = 2500;
+	error_set(err, -EUSERS, "later");
+	return RPC_RESOURCE_EXHAUSTED;
+}
+
+static enum rpc_status put_off_visitor(void *context, const struct rpc_visitor *visitor,
+				       void **ret_caller, struct error *err)
+{
+	(void)context, (void)ret_caller;
+	*visitor->ret_pause_ms = 700;
+	error_set(err, -EUSERS, "later");
+	return RPC_RESOURCE_EXHAUSTED;
+}
+
 static const struct rpc_method methods[] = {
+	{ .name = "/test/PutOff", .handle = put_off, .work_per_byte = 1 },
+	{ .name = "/test/NotNow", .handle = echo, .admit = put_off_visitor, .work_per_byte = 1 },
 	{ .name = "/test/FailForNow", .handle = fail_for_now, .work_per_byte = 1 },
 	{ .name = "/test/Echo", .handle = echo, .context = NULL, .work_per_byte = 1 },
 	{ .name = "/test/Refuse", .handle = refuse, .context = NULL, .work_per_byte = 1 },
@@ -211,6 +232,39 @@ TEST(errors_carry_status_and_text)
 	EXPECT_EQ(RPC_OK,
 		  rpc_client_call(client, "/test/Echo", &request, DEADLINE_MS, &response, NULL),
 		  "after");
+	rpc_client_close(client);
+	rpc_server_close(server, 1000);
+}
+
+TEST(a_refusal_says_when_to_try_again)
+{
+	static const struct {
+		const char *method;
+		enum rpc_status status;
+		uint32_t pause_ms;
+		int code;
+	} rows[] = {
+		{ "/test/PutOff", RPC_RESOURCE_EXHAUSTED, 2500, -EUSERS },
+		{ "/test/NotNow", RPC_RESOURCE_EXHAUSTED, 700, -EUSERS },
+		{ "/test/Refuse", RPC_INVALID_ARGUMENT, 0, -EIO },
+		{ "/test/Echo", RPC_OK, 0, 0 },
+	};
+	int port;
+	struct rpc_server *server = server_at(0, &port);
+	struct rpc_client *client = client_of(port, MESSAGE_MAX);
+
+	for EACH (row, rows) {
+		_cleanup_(buffer_deinit) struct buffer request = buffer_of(100, true);
+		_cleanup_(buffer_deinit) struct buffer response = { 0 };
+		struct error err = { 0 };
+
+		EXPECT_EQ(row->status,
+			  rpc_client_call(client, row->method, &request, DEADLINE_MS, &response,
+					  &err),
+			  row->method);
+		EXPECT_EQ(row->pause_ms, rpc_client_pause_ms(client), row->method);
+		EXPECT_EQ(row->code, err.code, row->method);
+	}
 	rpc_client_close(client);
 	rpc_server_close(server, 1000);
 }
@@ -685,6 +739,7 @@ RUN_TESTS(cmocka_unit_test(refuses_a_ca_without_a_certificate),
 	  cmocka_unit_test(returns_messages_as_sent),
 	  cmocka_unit_test(errors_carry_status_and_text),
 	  cmocka_unit_test(refuses_responses_above_the_limit),
+	  cmocka_unit_test(a_refusal_says_when_to_try_again),
 	  cmocka_unit_test(a_call_that_was_answered_is_not_repeated),
 	  cmocka_unit_test(a_deadline_ends_a_call),
 	  cmocka_unit_test(cancels_a_call_from_another_thread),

@@ -31,6 +31,7 @@ struct collector_double {
 	atomic_uint fail_next; // calls to answer with fail_status
 	enum rpc_status fail_status;
 	int fail_code;                 // of the error; 0: -EIO
+	uint32_t pause_ms;             // asked for with each failure; 0: none
 	atomic_uint store_then_fail;   // calls to store but answer with UNAVAILABLE
 	struct export_refused refused; // said of each batch
 	atomic_bool ask_always;        // always claim not to know a stack
@@ -120,6 +121,7 @@ static enum rpc_status double_export(void *context, const struct rpc_request *re
 		usleep(1000);
 	if (take_one(&c->fail_next)) {
 		error_set(err, c->fail_code ? c->fail_code : -EIO, "made to fail");
+		*request->ret_pause_ms = c->pause_ms;
 		return c->fail_status;
 	}
 	if (take_one(&c->rubbish)) {

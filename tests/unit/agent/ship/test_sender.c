@@ -336,6 +336,7 @@ static const struct {
 	{ "large, disk full", -ENOSPC, true, 30, 0 },
 	{ "large, memory taken", -EDQUOT, true, 30, 0 },
 	{ "large, too many calls", -EBUSY, true, 30, 0 },
+	{ "large, over the tenant's rate", -EUSERS, true, 12, 0 },
 	{ "large, above the limit", -EMSGSIZE, true, 8, 1 },
 	{ "small, above the limit", -EMSGSIZE, false, 8, 1 },
 	{ "large, no reason", -EIO, true, 8, 1 },
@@ -359,6 +360,37 @@ TEST(drops_only_what_is_too_large)
 		EXPECT_EQ(0, sender_close(sender, 1000, NULL), row->what);
 		double_stop(&c);
 	}
+}
+
+TEST(waits_as_long_as_the_collector_asks)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+				      .fail_next = 1,
+				      .fail_status = RPC_RESOURCE_EXHAUSTED,
+				      .fail_code = -EUSERS,
+				      .pause_ms = 3600 * 1000 };
+	char address[32];
+	double_start(&c, 0);
+	const struct sender_options options = { .address = address,
+						.agent = { 1, 2 },
+						.boot = { 3, 4 },
+						.spool_bytes = 64 << 20,
+						.call_ms = LONG_MS,
+						.backoff_ms_min = 1,
+						.backoff_ms_max = LONG_MS };
+	struct sender *sender = NULL;
+	struct sender_rest rest;
+	struct error err = { 0 };
+
+	snprintf(address, sizeof(address), "127.0.0.1:%d", c.port);
+	EXPECT_EQ(0, sender_open(&options, &sender, &err), err.text);
+	sender_push(sender, profile_of_interval(0));
+	WAIT_FOR(stats_of(sender).away);
+	usleep(100 * 1000); // without the pause it tries again after 4 ms
+	EXPECT_EQ(1, c.calls, "tries");
+	EXPECT_EQ(0, sender_close(sender, 1000, &rest), "the end sends it");
+	EXPECT_EQ(1, c.stored, "stored");
+	double_stop(&c);
 }
 
 TEST(retries_after_a_malformed_answer)
@@ -570,6 +602,7 @@ int main(void)
 		cmocka_unit_test(a_lost_acknowledgement_counts_once),
 		cmocka_unit_test(retries_or_drops_by_status),
 		cmocka_unit_test(drops_only_what_is_too_large),
+		cmocka_unit_test(waits_as_long_as_the_collector_asks),
 		cmocka_unit_test(retries_after_a_malformed_answer),
 		cmocka_unit_test(a_full_spool_drops_the_oldest),
 		cmocka_unit_test(closing_sends_the_spool),
