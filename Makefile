@@ -186,7 +186,8 @@ $(call objects,$(shell grep -rl --include='*.c' 'skel\.h"' agent)): | $(BPF_SKEL
 
 # What base/contract/ and the counters declare, as JSON: the page's module, the API's description and the docs are made of it.
 CONTRACT := $(BUILD)/gen/contract.json
-$(BUILD)/generate/contract: $(BUILD)/obj/generate/contract.o $(BUILD)/obj/collector/metrics/metrics.o $(BASE_A)
+CONTRACT_OBJECTS := $(addprefix $(BUILD)/obj/collector/,metrics/metrics.o limits/tenant_limits.o limits/limit_file.o limits/tenant_limit.o access/access_file.o)
+$(BUILD)/generate/contract: $(BUILD)/obj/generate/contract.o $(CONTRACT_OBJECTS) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) $(LDFLAGS) $^ $(BASE_LIBS) -o $@

@@ -186,6 +186,29 @@ static void print_agents(const json_t *agents, uint64_t now_ns, bool silent_only
 		     "a node that was retired is listed until the collector restarts");
 }
 
+/* What limits of tenants have refused: of the reader's tenant, or of all. */
+static void print_limits(const json_t *limits, uint64_t now_ns)
+{
+	static const char *const keys[] = { "tenant", "limit", "value", "set_in" };
+	const json_t *refusal;
+	size_t i;
+
+	if (json_array_size(limits))
+		printf("\n%-20s %-18s %-12s %9s %13s  %s\n", "TENANT", "LIMIT", "VALUE", "REFUSED",
+		       "LAST", "SET IN");
+	json_array_foreach(limits, i, refusal)
+	{
+		char texts[ARRAY_SIZE(keys)][NODE_BYTES], last[AGE_BYTES];
+
+		for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
+			json_word_of(refusal, keys[k], texts[k], NODE_BYTES);
+		printf("%-20s %-18s %-12s %9llu %9s ago  %s\n", texts[0], texts[1], texts[2],
+		       (unsigned long long)number_of(refusal, "refused"),
+		       age_text(ns_between(number_of(refusal, "last_ns"), now_ns), last),
+		       *texts[3] ? texts[3] : "default");
+	}
+}
+
 static void print_collector(const struct status_options *options, const json_t *status,
 			    const json_t *agents)
 {
@@ -225,6 +248,9 @@ static int run(const struct status_options *options, int *ret_exit, struct error
 		if (!options->json) {
 			print_collector(options, status, agents);
 			print_agents(agents, number_of(list, "now_ns"), options->silent_only);
+			if (!options->silent_only)
+				print_limits(json_object_get(status, "limits"),
+					     number_of(status, "now_ns"));
 		}
 		*ret_exit = options->silent_only && count_silent(agents) ? EXIT_FAILED : EXIT_OK;
 	}

@@ -30,6 +30,7 @@
 #include "collector/ingest/ingest_identity.h"
 #include "collector/ingest/readiness.h"
 #include "collector/ingest/rpc_events.h"
+#include "collector/limits/tenant_limits.h"
 #include "collector/options.h"
 #include "collector/profile_metrics/profile_metrics.h"
 #include "collector/resource_plan.h"
@@ -71,9 +72,12 @@ struct collector {
 	struct metrics metrics;
 	struct tls_server *tls; // NULL: none
 	struct access *access;
+	struct tenant_limits *limits;
+	struct ingest_gate gate;
 	struct audit *audit; // NULL: none
 	uint64_t certificate_logged_s;
-	uint64_t tls_logged_ns, access_logged_ns; // failures to read what has changed
+	// Failures to read what has changed.
+	uint64_t tls_logged_ns, access_logged_ns, limits_logged_ns;
 	struct receiver *receiver;
 	struct backup_service backups;
 	struct debuginfod *debuginfod;
@@ -113,6 +117,7 @@ static void collector_close(struct collector *collector)
 	if (collector->store)
 		store_close(collector->store);
 	audit_close(collector->audit);
+	tenant_limits_close(collector->limits);
 	access_close(collector->access);
 	tls_server_close(collector->tls);
 	collector_options_deinit(&collector->options);
@@ -152,13 +157,13 @@ static int open_grpc(struct collector *collector, struct error *err)
 		  .context = collector->receiver,
 		  .work_per_byte = EXPORT_WORK_PER_BYTE,
 		  .admit = ingest_admit,
-		  .admit_context = collector->access },
+		  .admit_context = &collector->gate },
 		{ .name = OTLP_METHOD,
 		  .handle = otlp_export,
 		  .context = &collector->api.doors,
 		  .work_per_byte = 1, // the door takes what it needs
 		  .admit = ingest_admit,
-		  .admit_context = collector->access },
+		  .admit_context = &collector->gate },
 		{ .name = HEALTH_METHOD, .handle = readiness_health, .work_per_byte = 1 },
 	};
 	struct rpc_server_limits limits = rpc_server_limits_default;
@@ -390,9 +395,13 @@ static int open_access(struct collector *collector, struct error *err)
 	const struct access_options access_options = { o->access, collector->tls, o->proxy_header,
 						       o->proxy_from };
 	rc = access_open(&access_options, &collector->access, err);
+	if (!rc)
+		rc = tenant_limits_open(o->limits, &collector->limits, err);
 	if (rc)
 		return rc;
 	collector->api.access = collector->access;
+	collector->api.limits = collector->limits;
+	collector->gate = (struct ingest_gate){ collector->access, collector->limits };
 	collector->api.is_tls = collector->tls;
 	if (o->insecure && (!collector->tls || !o->access))
 		log_warn("collector: --insecure: %s; everybody with access to %s or %s can %s",
@@ -451,7 +460,8 @@ static int collector_open(struct collector *collector, struct error *err)
 	collector->api.audit = collector->audit;
 	collector->backups = (struct backup_service){ .store = collector->store,
 						      .data = collector->options.data };
-	collector->receiver = receiver_new(collector->store, &collector->metrics);
+	collector->receiver =
+		receiver_new(collector->store, &collector->metrics, collector->limits);
 	if (!collector->receiver)
 		return error_set(err, -ENOMEM, "out of memory");
 
@@ -465,7 +475,8 @@ static int collector_open(struct collector *collector, struct error *err)
 	collector->api.metrics = &collector->metrics;
 	collector->api.doors = (struct doors){ .store = collector->store,
 					       .metrics = &collector->metrics,
-					       .budget = &collector->messages };
+					       .budget = &collector->messages,
+					       .limits = collector->limits };
 	rc = open_spikes(collector, err);
 	if (!rc)
 		rc = open_profile_metrics(collector, err);
@@ -593,6 +604,21 @@ static void log_certificate(struct collector *collector)
 			(unsigned long long)(expires_s - now_s) / 3600);
 }
 
+/** Read changed limits. The old ones are in force if that fails. */
+static void refresh_limits(struct collector *collector)
+{
+	struct error err = { 0 };
+	int rc = tenant_limits_refresh(collector->limits, &err);
+
+	if (rc < 0 && may_log(rc, &collector->limits_logged_ns))
+		log_error("collector: limits not reloaded: %s; the old ones are still used; "
+			  "correct the "
+			  "file",
+			  err.text);
+	else if (rc > 0)
+		log_info("collector: limits reloaded from %s", collector->options.limits);
+}
+
 /** Read changed certificates and credentials. What was read before is used on if that fails. */
 static void refresh_credentials(struct collector *collector)
 {
@@ -630,6 +656,7 @@ static void run(struct collector *collector, const sigset_t *signals)
 			return;
 		}
 		refresh_credentials(collector);
+		refresh_limits(collector);
 		maintain(collector, &logged_ns);
 		boost_table_maintain(receiver_boosts(collector->receiver));
 		backup_service_poll(&collector->backups);

@@ -253,6 +253,13 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .argument = "FILE",
 		  .help = "Require a login: who may do what, one credential per line "
 			  "(docs/security.md); read again when it changes" },
+		{ .name = "limits",
+		  .kind = CONFIG_STRING,
+		  .value = &options->limits,
+		  .argument = "FILE",
+		  .help = "Limits of each tenant: rate of ingest, series, labels, depth of stacks, "
+			  "range and memory of queries (YAML; docs/tenants.md); read again when it "
+			  "changes" },
 		{ .name = "tls-cert",
 		  .kind = CONFIG_STRING,
 		  .value = &options->tls_cert,
@@ -520,6 +527,7 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->tls_client_ca);
 	free(options->tls_crl);
 	free(options->access);
+	free(options->limits);
 	free(options->audit);
 	free(options->proxy_header);
 	free(options->proxy_from);

@@ -34,7 +34,8 @@ struct collector_options {
 	uint64_t http_threads;
 	char *tls_cert, *tls_key, *tls_client_ca, *tls_crl; // files; NULL: none
 	char *access;                                       // file; NULL: no login
-	char *audit; // file, "stderr" or "none"; NULL: a file in data, with a login
+	char *limits; // file; NULL: tenants have the default limits
+	char *audit;  // file, "stderr" or "none"; NULL: a file in data, with a login
 	char *proxy_header, *proxy_from;
 	bool insecure;
 	char *new_token, *roles, *tenant; // of a token to be made

@@ -18,6 +18,7 @@
 #include "base/contract/thread_states.h"
 #include "base/contract/wait_classes.h"
 #include "bpf/bpf_counters.h"
+#include "collector/limits/tenant_limits.h"
 #include "collector/metrics/metrics.h"
 
 static bool is_first; // of the object or array that is open
@@ -287,9 +288,31 @@ static void put_counters(void)
 	close_with('}');
 	close_with('}');
 	metrics_encode(&metrics, &stats, 0, &text);
+	tenant_limits_encode(NULL, ACCESS_ALL_TENANTS, &text);
 	buffer_append(&text, "", 1);
 	put_collector_metrics((char *)text.bytes);
 	buffer_deinit(&text);
+}
+
+static void put_tenant_limits(void)
+{
+	open_with("tenantLimits", '[');
+	for (int i = 0; i < TENANT_LIMITS; i++) {
+		const struct tenant_limit_spec *spec = tenant_limit_spec((enum tenant_limit)i);
+		char text[TENANT_LIMIT_TEXT_BYTES];
+
+		open_with(NULL, '{');
+		put("name", spec->name);
+		put("preset", spec->preset
+				      ? tenant_limit_text((enum tenant_limit)i, spec->preset, text)
+				      : spec->preset_text);
+		put("min", tenant_limit_text((enum tenant_limit)i, spec->min, text));
+		put("max", tenant_limit_text((enum tenant_limit)i, spec->max, text));
+		put("bounds", spec->bounds);
+		put("beyond", spec->beyond);
+		close_with('}');
+	}
+	close_with(']');
 }
 
 int main(void)
@@ -302,6 +325,7 @@ int main(void)
 	put_knobs();
 	put_stacks();
 	put_counters();
+	put_tenant_limits();
 	close_with('}');
 	putchar('\n');
 	return fflush(stdout) == 0 ? 0 : 1;

@@ -72,8 +72,7 @@ static int parse_roles(const char *text, unsigned int *ret_roles, struct error *
 	return 0;
 }
 
-static int parse_tenant(const char *text, unsigned int roles, char ret_tenant[ACCESS_TENANT_BYTES],
-			struct error *err)
+int access_tenant_parse(const char *text, char ret_tenant[ACCESS_TENANT_BYTES], struct error *err)
 {
 	static const char allowed[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
@@ -91,12 +90,18 @@ static int parse_tenant(const char *text, unsigned int roles, char ret_tenant[AC
 			"\"%.70s\" is not a tenant: up to %d letters, digits, '-', '_' and "
 			"'.', or - (none), or * (all)",
 			text, ACCESS_TENANT_BYTES - 1);
-	if (all && roles & (ACCESS_INGEST | ACCESS_UPLOAD))
+	snprintf(ret_tenant, ACCESS_TENANT_BYTES, "%s", text);
+	return 0;
+}
+
+static int parse_tenant(const char *text, unsigned int roles, char ret_tenant[ACCESS_TENANT_BYTES],
+			struct error *err)
+{
+	if (strcmp(text, ACCESS_ALL_TENANTS) == 0 && roles & (ACCESS_INGEST | ACCESS_UPLOAD))
 		return error_set(err, -EINVAL,
 				 "ingest and upload write to one tenant: * is only for read and "
 				 "admin");
-	snprintf(ret_tenant, ACCESS_TENANT_BYTES, "%s", text);
-	return 0;
+	return access_tenant_parse(text, ret_tenant, err);
 }
 
 static int parse_name(const char *text, enum access_kind kind, struct error *err)

@@ -46,6 +46,9 @@ void access_file_deinit(struct access_file *file);
 /** Read @path. Returns 0; -EINVAL with the line in @err; -errno. @ret_file is untouched on failure. */
 int access_file_read(const char *path, struct access_file *ret_file, struct error *err);
 
+/** A tenant as people write it: "-" is none (""), "*" all of them. Returns 0; -EINVAL with @err. */
+int access_tenant_parse(const char *text, char ret_tenant[ACCESS_TENANT_BYTES], struct error *err);
+
 /** The line of this token, or NULL. Compares in constant time. */
 const struct access_entry *access_file_find_token(const struct access_file *file,
 						  const char *token);

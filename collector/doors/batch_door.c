@@ -24,7 +24,8 @@ int batch_push(struct doors *doors, const struct door_request *request,
 	_cleanup_(door_work_end) struct door_work work = { .doors = doors };
 	struct profile *profile = NULL;
 	struct batch_id batch;
-	int rc = door_work_begin(&work, doors, request->bytes, request->size, err);
+	int rc = door_work_begin(&work, doors, request->identity, request->bytes, request->size,
+				 err);
 
 	if (!rc)
 		rc = export_request_decode(work.bytes, work.size, &batch, &profile, NULL, err);

@@ -54,6 +54,7 @@ int door_work_next(struct door_work *work, const void *bytes, size_t size, struc
 	if (is_gzip(bytes, size)) {
 		buffer_deinit(&work->inflated);
 		rc = inflate_bytes(bytes, size, &work->inflated, err);
+		tenant_charge_ingest(work->tenant, work->inflated.size);
 		work->bytes = work->inflated.bytes;
 		work->size = work->inflated.size;
 	}
@@ -62,17 +63,32 @@ int door_work_next(struct door_work *work, const void *bytes, size_t size, struc
 	return rc ? rc : take_work(work, work->size * DOOR_WORK_PER_BYTE, err);
 }
 
-int door_work_begin(struct door_work *work, struct doors *doors, const void *bytes, size_t size,
-		    struct error *err)
+struct tenant *doors_tenant(struct doors *doors, const struct identity *identity)
+{
+	return tenant_limits_find(doors->limits, ingest_tenant(identity));
+}
+
+/** What comes compressed is charged once it is inflated. */
+static int take_rate(struct tenant *tenant, const void *bytes, size_t size, struct error *err)
+{
+	return tenant_take_ingest(tenant, is_gzip(bytes, size) ? 0 : size, clock_monotonic_ns(),
+				  err);
+}
+
+int door_work_begin(struct door_work *work, struct doors *doors, const struct identity *identity,
+		    const void *bytes, size_t size, struct error *err)
 {
 	*work = (struct door_work){
 		.doors = doors,
+		.tenant = doors_tenant(doors, identity),
 		.inflated = { .size_max = DOOR_BYTES_MAX, .budget = doors->budget },
 	};
 	metrics_add(doors->metrics, METRIC_PUSH_BYTES, size);
 	if (importer_init(&work->importer, clock_realtime_ns(), 0))
 		return error_set(err, -ENOMEM, "out of memory");
-	int rc = take_work(work, DOOR_WORK_BYTES_MIN, err);
+	int rc = take_rate(work->tenant, bytes, size, err);
+	if (!rc)
+		rc = take_work(work, DOOR_WORK_BYTES_MIN, err);
 	return rc ? rc : door_work_next(work, bytes, size, err);
 }
 
@@ -128,6 +144,7 @@ static int append(struct door_work *work, const struct store_batch_id *id,
 	outcome->future = result.rows_future;
 	outcome->series = result.rows_series;
 	outcome->other = result.rows_other;
+	outcome->tenant = result.rows_tenant;
 	outcome->accepted = result.accepted;
 	outcome->duplicate = result.duplicate;
 	return rc;
@@ -167,7 +184,10 @@ int door_store_as(struct door_work *work, const struct door_request *request,
 		*ret_outcome = outcome;
 		return 0;
 	}
-	int rc = ingest_identity_apply(request->identity, request->address, profile, &id, err);
+	struct batch_limited limited = { 0 };
+	int rc = batch_limits_apply(work->tenant, profile, &id, &limited, err);
+	if (!rc)
+		rc = ingest_identity_apply(request->identity, request->address, profile, &id, err);
 	if (rc)
 		return rc;
 	// They have a place of their own in the table of what was acknowledged: pushes never evict an agent.
@@ -177,9 +197,13 @@ int door_store_as(struct door_work *work, const struct door_request *request,
 	profile->from_ns = profile->to_ns = 0;
 	rc = append(work, &id, &outcome, err);
 	count(work->doors->metrics, rc, &outcome);
-	if (!rc)
-		*ret_outcome = outcome;
-	return rc;
+	if (rc)
+		return rc;
+	limited.count[LIMIT_SERIES] = outcome.tenant;
+	if (!outcome.duplicate)
+		batch_limits_note(work->tenant, &limited, outcome.limited, sizeof(outcome.limited));
+	*ret_outcome = outcome;
+	return 0;
 }
 
 int door_store(struct door_work *work, const struct door_request *request, const char *salt,
@@ -206,6 +230,8 @@ void doors_count_failure(struct doors *doors, const struct error *err)
 		return;
 	case -EDQUOT:
 		metrics_add(doors->metrics, METRIC_PUSH_MEMORY_FULL, 1);
+		return;
+	case TENANT_LATER: // counted by tenant
 		return;
 	default:
 		metrics_add(doors->metrics, METRIC_PUSH_ERRORS, 1);
@@ -249,8 +275,11 @@ void door_outcome_words(const struct door_outcome *outcome, char *text, size_t s
 				       at ? "; " : "", (unsigned long long)outcome->left_out,
 				       IMPORT_SERIES_MAX);
 	if (outcome->cut_stacks && at < size)
-		snprintf(text + at, size - at, "%s%llu stacks were cut at %d frames",
-			 at ? "; " : "", (unsigned long long)outcome->cut_stacks, STACK_FRAMES_MAX);
+		at += (size_t)snprintf(text + at, size - at, "%s%llu stacks were cut at %d frames",
+				       at ? "; " : "", (unsigned long long)outcome->cut_stacks,
+				       STACK_FRAMES_MAX);
+	if (*outcome->limited && at < size)
+		snprintf(text + at, size - at, "%s%s", at ? "; " : "", outcome->limited);
 }
 
 const char *door_parameter(const struct door_request *request, const char *name)

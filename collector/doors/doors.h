@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/import/importer.h"
 #include "collector/access/identity.h"
+#include "collector/ingest/batch_limits.h"
 #include "collector/metrics/metrics.h"
 #include "collector/store/store.h"
 
@@ -20,14 +21,16 @@ enum {
 	// Memory of reading and storing a body, per inflated byte: rows are what costs most.
 	DOOR_WORK_PER_BYTE = 24,
 	DOOR_WORK_BYTES_MIN = 1 << 20,
-	DOOR_ROW_BYTES = 160, // of a row on its way into the store
+	DOOR_ROW_BYTES = 160,   // of a row on its way into the store
+	DOOR_WORDS_BYTES = 800, // about what was refused or changed
 };
 
 /** Everything is borrowed. */
 struct doors {
 	struct store *store;
 	struct metrics *metrics;
-	struct byte_budget *budget; // for inflated bodies and for work; NULL: no limit
+	struct byte_budget *budget;   // for inflated bodies and for work; NULL: no limit
+	struct tenant_limits *limits; // NULL: none
 	_Atomic uint64_t
 		logged_ns; // monotonic: of the last log line about a failing store; 0: never
 };
@@ -55,15 +58,18 @@ struct door_outcome {
 	uint64_t cut_stacks;
 	uint64_t left_out; // samples whose labels were left out
 	uint64_t late, future,
-		series; // rows refused: outside of the range, too many series
-	uint64_t other; // rows stored in a series of the excess
+		series;  // rows refused: outside of the range, too many series
+	uint64_t other;  // rows stored in a series of the excess
+	uint64_t tenant; // of which the tenant's limit was the reason
 	struct time_range accepted, stored;
 	bool duplicate;
+	char limited[DOOR_WORDS_BYTES / 2]; // what limits of the tenant changed; "": nothing
 };
 
 /** A body on its way: what it needs while it is read. */
 struct door_work {
 	struct doors *doors;
+	struct tenant *tenant; // NULL: none is limited
 	struct importer importer;
 	struct buffer inflated;
 	const void *bytes; // of the body, inflated
@@ -71,12 +77,15 @@ struct door_work {
 	size_t taken; // from the budget
 };
 
+/** The tenant of @identity, whose limits its pushes have; NULL: none. */
+struct tenant *doors_tenant(struct doors *doors, const struct identity *identity);
+
 /**
- * Begin with @bytes, inflated if they are gzip, and take memory for the work. Returns 0; -EBADMSG; -EFBIG; -EDQUOT (the memory is
- * taken by others); -ENOMEM.
+ * Begin with @bytes of @identity, inflated if they are gzip, and take memory for the work. Returns 0; TENANT_LATER (the tenant's rate
+ * is used up); -EBADMSG; -EFBIG; -EDQUOT (the memory is taken by others); -ENOMEM.
  */
-int door_work_begin(struct door_work *work, struct doors *doors, const void *bytes, size_t size,
-		    struct error *err);
+int door_work_begin(struct door_work *work, struct doors *doors, const struct identity *identity,
+		    const void *bytes, size_t size, struct error *err);
 /** Again for another part of the body, of which the importer's profile is kept. */
 int door_work_next(struct door_work *work, const void *bytes, size_t size, struct error *err);
 void door_work_end(struct door_work *work);

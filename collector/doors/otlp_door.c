@@ -7,10 +7,10 @@
 #include "base/cleanup.h"
 #include "base/import/otlp_import.h"
 #include "base/import/wire.h"
+#include "base/clock.h"
+#include "base/json_text.h"
 #include "collector/access/access.h"
 #include "collector/doors/json_message.h"
-
-enum { WORDS_BYTES = 400 };
 
 // Of opentelemetry-proto 1.10 and 1.11; what is not read is not here.
 static const struct json_field any_fields[] = { { "stringValue", 1, JSON_TEXT, NULL },
@@ -99,7 +99,8 @@ int otlp_push(struct doors *doors, const struct door_request *request,
 	      struct door_outcome *ret_outcome, struct error *err)
 {
 	_cleanup_(door_work_end) struct door_work work = { .doors = doors };
-	int rc = door_work_begin(&work, doors, request->bytes, request->size, err);
+	int rc = door_work_begin(&work, doors, request->identity, request->bytes, request->size,
+				 err);
 
 	if (!rc)
 		rc = json_is_type(request->content_type)
@@ -112,14 +113,17 @@ int otlp_push(struct doors *doors, const struct door_request *request,
 void otlp_respond(const struct door_outcome *outcome, bool is_json, struct buffer *response)
 {
 	_cleanup_(buffer_deinit) struct buffer message = { 0 };
-	char words[WORDS_BYTES];
+	char words[DOOR_WORDS_BYTES];
 
 	door_outcome_words(outcome, words, sizeof(words));
 	if (is_json) {
-		// The words have nothing that JSON would escape.
-		buffer_printf(response,
-			      *words ? "{\"partialSuccess\":{\"errorMessage\":\"%s\"}}" : "{}",
-			      words);
+		if (!*words) {
+			buffer_append_string(response, "{}");
+			return;
+		}
+		buffer_append_string(response, "{\"partialSuccess\":{\"errorMessage\":");
+		json_append_string(response, words);
+		buffer_append_string(response, "}}");
 		return;
 	}
 	if (!*words)
@@ -141,6 +145,7 @@ static enum rpc_status status_of(int rc)
 		return RPC_INVALID_ARGUMENT;
 	case -E2BIG:
 	case -EFBIG:
+	case TENANT_LATER:
 		return RPC_RESOURCE_EXHAUSTED;
 	default: // OpenTelemetry's exporters try again
 		return RPC_UNAVAILABLE;
@@ -162,6 +167,9 @@ enum rpc_status otlp_export(void *context, const struct rpc_request *request,
 
 	if (rc) {
 		doors_count_failure(context, err);
+		if (rc == TENANT_LATER && request->ret_pause_ms)
+			*request->ret_pause_ms = tenant_ingest_pause_ms(
+				doors_tenant(context, pushed.identity), clock_monotonic_ns());
 		return status_of(rc);
 	}
 	otlp_respond(&outcome, false, response);

@@ -113,7 +113,8 @@ int push_pprof(struct doors *doors, const struct door_request *request,
 	if (!rc)
 		rc = finish_labels(&labels, err);
 	if (!rc)
-		rc = door_work_begin(&work, doors, request->bytes, request->size, err);
+		rc = door_work_begin(&work, doors, request->identity, request->bytes, request->size,
+				     err);
 	if (!rc)
 		rc = pprof_import(&work.importer, &source, work.bytes, work.size, err);
 	return rc ? rc : door_store(&work, request, buffer_string(&salt), ret_outcome, err);
@@ -350,7 +351,8 @@ int push_ingest(struct doors *doors, const struct door_request *request,
 	if (!rc)
 		rc = read_body(&ingest, err);
 	if (!rc)
-		rc = door_work_begin(&work, doors, ingest.body.bytes, ingest.body.size, err);
+		rc = door_work_begin(&work, doors, request->identity, ingest.body.bytes,
+				     ingest.body.size, err);
 	if (!rc)
 		rc = import_body(&ingest, &work, err);
 	return rc ? rc : store_ingest(&ingest, &work, ret_outcome, err);
@@ -475,7 +477,8 @@ int push_series(struct doors *doors, const struct door_request *request,
 	_cleanup_(door_work_end) struct door_work work = { .doors = doors };
 	_cleanup_(buffer_deinit) struct buffer body = { .size_max = DOOR_BYTES_MAX,
 							.budget = doors->budget };
-	int rc = door_work_begin(&work, doors, request->bytes, request->size, err);
+	int rc = door_work_begin(&work, doors, request->identity, request->bytes, request->size,
+				 err);
 
 	// The profiles in it are inflated into the same buffer.
 	buffer_append(&body, work.bytes, rc ? 0 : work.size);

@@ -32,6 +32,8 @@ struct route {
 	enum http_method method;
 };
 
+_Static_assert(TENANT_RANGE_NS_MAX == QUERY_RANGE_NS_MAX, "the longest range of a query");
+
 static const struct route routes[] = {
 	{ "/api/v1/types", API_SELECTION, http_handle_types, true, ROUTE_READ, HTTP_GET },
 	{ "/api/v1/labels", API_SELECTION, http_handle_labels, true, ROUTE_READ, HTTP_GET },
@@ -219,9 +221,9 @@ static void refuse_access(struct http_api *api, const struct http_request *reque
 		  err->text);
 }
 
-bool http_api_admit(void *context, struct http_request *request, struct http_response *response)
+static bool admit_identity(struct http_api *api, struct http_request *request,
+			   struct http_response *response)
 {
-	struct http_api *api = context;
 	enum route_access access = access_of(request);
 	struct error err = { 0 };
 
@@ -235,6 +237,21 @@ bool http_api_admit(void *context, struct http_request *request, struct http_res
 	if (rc)
 		refuse_access(api, request, response, &err);
 	return !rc;
+}
+
+bool http_api_admit(void *context, struct http_request *request, struct http_response *response)
+{
+	char label[LABEL_NAME_BYTES_MAX + 1];
+	const struct route *route = find_route(request, label);
+
+	if (!admit_identity(context, request, response))
+		return false;
+	if (!route || route->method != request->method || !(route->known & API_PUSH))
+		return true;
+	if (http_admit_push(context, request, response))
+		return true;
+	response->endpoint = route->path;
+	return false;
 }
 
 static void handle_upload(struct http_api *api, const struct upload_route *route,
@@ -323,10 +340,14 @@ static void answer(struct http_api *api, const struct route *route,
 		   const struct api_request *request, struct http_response *response)
 {
 	bool is_query = route->slow && !(route->known & API_PUSH);
+	struct tenant *tenant = is_query ? api_limited(api, request->http) : NULL;
 	struct memory_account account;
 	struct error err = { 0 };
+	size_t share_max = 0;
+	struct byte_budget *share = tenant_query_memory(tenant, &share_max);
 
 	memory_account_begin(&account, is_query ? response->body.budget : NULL);
+	memory_account_share(&account, share, share_max);
 	route->handle(api, request, response);
 	if (is_query && is_beyond_budget(&response->body, &account))
 		response->body.rc = -EFBIG; // to try again is in vain
@@ -334,11 +355,32 @@ static void answer(struct http_api *api, const struct route *route,
 	// What was refused may have been left out of an answer that looks whole.
 	if (!memory_account_check(&account, &err))
 		return;
+	if (account.is_part_full)
+		tenant_refuse_memory(tenant, account.is_part_small, &err);
 	response->disposition = NULL;
 	if (route->known & API_PYROSCOPE)
 		http_pyroscope_respond_failure(response, &err);
 	else
 		http_respond_no_memory(response, &err);
+}
+
+/** Of a query: deletions may be of all time. */
+static int check_ranges(struct http_api *api, const struct route *route,
+			const struct api_request *request, const char **ret_field,
+			struct error *err)
+{
+	const struct time_range *range = &request->range, *other = &request->diff.range;
+	int rc = 0;
+
+	if (!(route->known & API_FROM) || route->known & API_DRY_RUN)
+		return 0;
+	struct tenant *tenant = api_limited(api, request->http);
+	*ret_field = "from";
+	rc = tenant_check_range(tenant, range->to_ns - range->from_ns, err);
+	if (rc || !(route->known & API_DIFF))
+		return rc;
+	*ret_field = "against_from";
+	return tenant_check_range(tenant, other->to_ns - other->from_ns, err);
 }
 
 void http_api_handle(void *context, const struct http_request *request,
@@ -372,7 +414,8 @@ void http_api_handle(void *context, const struct http_request *request,
 	}
 	parsed.http = request;
 	if (!(route->known & (API_PUSH | API_PYROSCOPE)) &&
-	    api_request_parse(request, route->known, &parsed, &field, &err)) {
+	    (api_request_parse(request, route->known, &parsed, &field, &err) ||
+	     check_ranges(api, route, &parsed, &field, &err))) {
 		http_respond_failure(response, &err, field);
 		return;
 	}

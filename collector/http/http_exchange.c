@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "base/json_text.h"
+#include "collector/limits/tenant_limits.h"
 
 enum {
 	GZIP_WINDOW_BITS = 15 + 16, // 16: a gzip header, not zlib's
@@ -63,6 +64,11 @@ void http_respond_no_memory(struct http_response *response, const struct error *
 	http_respond_busy(response);
 	if (err->code == -EDQUOT)
 		return;
+	if (err->code == TENANT_LATER || err->code == TENANT_NEVER) {
+		response->retry_after_s = 0;
+		http_respond_failure(response, err, "");
+		return;
+	}
 	http_respond_error(response, 413, "too_large", "", err->text);
 	response->retry_after_s = 0;
 }
@@ -83,6 +89,13 @@ void http_respond_failure(struct http_response *response, const struct error *er
 		break;
 	case -EDQUOT:
 		http_respond_busy(response);
+		break;
+	case TENANT_LATER:
+		http_respond_error(response, 429, "limit_exceeded", field, err->text);
+		response->retry_after_s = 5;
+		break;
+	case TENANT_NEVER:
+		http_respond_error(response, 422, "limit_exceeded", field, err->text);
 		break;
 	case -ECANCELED: // nobody reads it, but the metrics count it
 		http_respond_error(response, HTTP_CLIENT_GONE, "client_gone", field, err->text);

@@ -76,7 +76,7 @@ void http_respond_error(struct http_response *response, int status, const char *
 /** Make it the error response of a body for which no memory is left now. */
 void http_respond_busy(struct http_response *response);
 
-/** Make it the error response of a query's memory, as memory_account_check() says. */
+/** Make it the error response of a query's memory, as memory_account_check() or tenant_refuse_memory() says. */
 void http_respond_no_memory(struct http_response *response, const struct error *err);
 
 /** Make it the error response of @err's code: -EINVAL is a 400 about @field, and so on. */

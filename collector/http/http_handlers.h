@@ -12,6 +12,7 @@
 #include "collector/http/http_exchange.h"
 #include "collector/ingest/readiness.h"
 #include "collector/ingest/receiver.h"
+#include "collector/limits/tenant_limits.h"
 #include "collector/metrics/metrics.h"
 #include "collector/profile_metrics/profile_metrics.h"
 #include "collector/query/query.h"
@@ -23,9 +24,10 @@
 /** What handlers use. Everything is borrowed and outlives the server. */
 struct http_api {
 	struct store *store;
-	struct access *access; // NULL: everybody is "local" and may do everything
-	struct audit *audit;   // NULL: none
-	bool is_tls;           // cookies are Secure
+	struct access *access;        // NULL: everybody is "local" and may do everything
+	struct audit *audit;          // NULL: none
+	struct tenant_limits *limits; // NULL: none
+	bool is_tls;                  // cookies are Secure
 	struct receiver *receiver;
 	struct doors doors; // for pushes
 	struct metrics *metrics;
@@ -183,6 +185,9 @@ void http_handle_whoami(struct http_api *api, const struct api_request *request,
 void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 
+/** Has the push's tenant room within its rate? Else with the response. Before the body is received. */
+bool http_admit_push(struct http_api *api, const struct http_request *request,
+		     struct http_response *response);
 /** Pushes: a pprof profile, batches of `cairn push`, Pyroscope's /ingest and PusherService, OTLP. */
 void http_handle_push(struct http_api *api, const struct api_request *request,
 		      struct http_response *response);
@@ -254,6 +259,8 @@ int http_check_selector(const struct http_api *api, const struct api_request *re
 /** Respond with the embedded file at @request's path. False: there is none. */
 bool http_handle_asset(const struct http_request *request, struct http_response *response);
 
+/** The tenant whose limits a query of @request has. NULL: none. */
+struct tenant *api_limited(struct http_api *api, const struct http_request *request);
 /** The tenant of who asks, for selector_parse(). */
 const char *api_tenant(const struct http_request *request);
 /** The query of @request. */

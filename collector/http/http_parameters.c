@@ -417,6 +417,11 @@ const char *api_tenant(const struct http_request *request)
 	return strcmp(tenant, ACCESS_ALL_TENANTS) == 0 ? SELECTOR_ALL_TENANTS : tenant;
 }
 
+struct tenant *api_limited(struct http_api *api, const struct http_request *request)
+{
+	return tenant_limits_find(api->limits, request->identity.tenant);
+}
+
 /** One of two words, the first by default. */
 static int parse_choice(struct parsing *parsing, const char *name, const char *preset,
 			const char *other, bool *ret_is_other)

@@ -6,13 +6,12 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/json_text.h"
 #include "collector/doors/batch_door.h"
 #include "collector/doors/json_message.h"
 #include "collector/doors/otlp_door.h"
 #include "collector/doors/push_door.h"
-
-enum { WORDS_BYTES = 400 };
 
 static const char *read_parameter(const void *context, const char *name)
 {
@@ -43,12 +42,38 @@ static struct door_request request_of(const struct http_request *http)
 	};
 }
 
+/** Of a tenant whose rate is used up. */
+static void respond_rate(struct tenant *tenant, const struct error *err,
+			 struct http_response *response)
+{
+	uint32_t pause_ms = tenant_ingest_pause_ms(tenant, clock_monotonic_ns());
+
+	http_respond_error(response, 429, "limit_exceeded",
+			   tenant_limit_spec(LIMIT_INGEST_RATE)->name, err->text);
+	response->retry_after_s = pause_ms / 1000 + 1;
+}
+
+bool http_admit_push(struct http_api *api, const struct http_request *request,
+		     struct http_response *response)
+{
+	struct tenant *tenant = doors_tenant(&api->doors, &request->identity);
+	struct error err = { 0 };
+
+	if (!tenant_take_ingest(tenant, 0, clock_monotonic_ns(), &err))
+		return true;
+	respond_rate(tenant, &err, response);
+	return false;
+}
+
 /** HTTP's status and the API's code of a failed push. */
-static void respond_refusal(struct http_api *api, const struct error *err,
-			    struct http_response *response)
+static void respond_refusal(struct http_api *api, const struct api_request *request,
+			    const struct error *err, struct http_response *response)
 {
 	doors_count_failure(&api->doors, err);
 	switch (err->code) {
+	case TENANT_LATER:
+		respond_rate(doors_tenant(&api->doors, &request->http->identity), err, response);
+		break;
 	case -EBADMSG:
 	case -EINVAL:
 		http_respond_error(response, 400, "invalid_argument", "", err->text);
@@ -74,7 +99,7 @@ static void respond_refusal(struct http_api *api, const struct error *err,
 static void respond_outcome(const struct door_outcome *outcome, struct http_response *response)
 {
 	struct buffer *body = &response->body;
-	char words[WORDS_BYTES];
+	char words[DOOR_WORDS_BYTES];
 
 	door_outcome_words(outcome, words, sizeof(words));
 	buffer_append_string(body, "{\"samples\":");
@@ -102,7 +127,7 @@ static bool push(struct http_api *api, const struct api_request *request, push_f
 
 	if (!receive(&api->doors, &pushed, ret_outcome, &err))
 		return true;
-	respond_refusal(api, &err, response);
+	respond_refusal(api, request, &err, response);
 	return false;
 }
 
@@ -138,6 +163,7 @@ static void make_connect_error(struct http_response *response, const struct erro
 {
 	const char *code = response->status == 400   ? "invalid_argument"
 			   : response->status == 413 ? "resource_exhausted"
+			   : response->status == 429 ? "resource_exhausted"
 			   : response->status == 422 ? "out_of_range"
 						     : "unavailable";
 
@@ -159,7 +185,7 @@ void http_handle_pusher(struct http_api *api, const struct api_request *request,
 	struct error err = { 0 };
 
 	if (push_series(&api->doors, &pushed, &outcome, &err)) {
-		respond_refusal(api, &err, response);
+		respond_refusal(api, request, &err, response);
 		make_connect_error(response, &err);
 		return;
 	}
@@ -193,7 +219,7 @@ void http_handle_otlp(struct http_api *api, const struct api_request *request,
 	struct error err = { 0 };
 
 	if (otlp_push(&api->doors, &pushed, &outcome, &err)) {
-		respond_refusal(api, &err, response);
+		respond_refusal(api, request, &err, response);
 		make_otlp_error(response, &err, is_json);
 		return;
 	}

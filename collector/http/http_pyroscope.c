@@ -22,6 +22,7 @@ static struct querier_call call_of(struct http_api *api, const struct api_reques
 		.store = api->store,
 		.symbolizer = symbols ? symbols->symbolizer : NULL,
 		.tenant = api_tenant(request->http),
+		.limited = api_limited(api, request->http),
 		.deadline = request->http->deadline,
 		.now_ns = clock_realtime_ns(),
 		.answer = &response->body,
@@ -39,6 +40,8 @@ void http_pyroscope_respond_failure(struct http_response *response, const struct
 		{ -ENOSYS, 501, "unimplemented" },
 		{ -E2BIG, 429, "resource_exhausted" },
 		{ -EFBIG, 429, "resource_exhausted" },
+		{ TENANT_LATER, 429, "resource_exhausted" },
+		{ TENANT_NEVER, 422, "out_of_range" },
 		{ -EDQUOT, 503, "unavailable" },
 		{ -ENOMEM, 503, "unavailable" },
 		{ -ETIMEDOUT, 504, "deadline_exceeded" },
@@ -53,7 +56,7 @@ void http_pyroscope_respond_failure(struct http_response *response, const struct
 	response->body.budget = NULL; // the error itself is small, and must be reported
 	response->status = codes[i].status;
 	response->media_type = "application/json";
-	response->retry_after_s = codes[i].status == 503 ? 5 : 0;
+	response->retry_after_s = codes[i].status == 503 || err->code == TENANT_LATER ? 5 : 0;
 	buffer_append_string(&response->body, "{\"code\":");
 	json_append_string(&response->body, codes[i].code);
 	buffer_append_string(&response->body, ",\"message\":");

@@ -2,6 +2,7 @@
 // Answers with the collector's state: status, metrics, probes.
 #include "collector/http/http_handlers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -21,6 +22,53 @@ static void append_figure(struct buffer *body, const char *name, uint64_t value)
 {
 	buffer_printf(body, ",\"%s\":", name);
 	json_append_uint(body, value);
+}
+
+static void append_text(struct buffer *body, const char *name, const char *value)
+{
+	buffer_printf(body, ",\"%s\":", name);
+	json_append_string(body, value);
+}
+
+/** Whose refusals and metrics who asks may see. */
+static const char *reader_of(const struct api_request *request)
+{
+	return request->http ? request->http->identity.tenant : ACCESS_ALL_TENANTS;
+}
+
+static void append_refusal(struct buffer *body, const struct tenant_limits *limits,
+			   const struct tenant_refusal *refusal)
+{
+	char value[TENANT_LIMIT_TEXT_BYTES] = "", place[64] = "";
+
+	if (refusal->value)
+		tenant_limit_text(refusal->limit, refusal->value, value);
+	if (refusal->line)
+		snprintf(place, sizeof(place), "%.40s:%u", tenant_limits_file(limits),
+			 refusal->line);
+	buffer_append_string(body, "{\"tenant\":");
+	json_append_string(body, refusal->tenant);
+	append_text(body, "limit", tenant_limit_spec(refusal->limit)->name);
+	append_text(body, "value", value);
+	append_text(body, "set_in", place);
+	append_figure(body, "refused", refusal->count);
+	append_figure(body, "last_ns", refusal->last_ns);
+	buffer_append_byte(body, '}');
+}
+
+static void append_refusals(struct buffer *body, struct tenant_limits *limits, const char *reader)
+{
+	_cleanup_free_ struct tenant_refusal *refusals = NULL;
+	uint32_t count = 0;
+
+	buffer_append_string(body, ",\"limits\":[");
+	if (!tenant_limits_list(limits, reader, &refusals, &count))
+		for (uint32_t i = 0; i < count; i++) {
+			if (i)
+				buffer_append_byte(body, ',');
+			append_refusal(body, limits, &refusals[i]);
+		}
+	buffer_append_byte(body, ']');
 }
 
 void http_handle_status(struct http_api *api, const struct api_request *request,
@@ -46,17 +94,12 @@ void http_handle_status(struct http_api *api, const struct api_request *request,
 	append_figure(body, "damaged_first_ns", damage.first_ns);
 	append_figure(body, "deletions", stats.tombstones);
 	append_figure(body, "now_ns", request->now_ns);
+	append_refusals(body, api->limits, reader_of(request));
 	if (api->access && access_needs_login(api->access)) {
 		buffer_append_string(body, ",\"who\":");
 		json_append_string(body, request->http->identity.key);
 	}
 	buffer_append_string(body, "}\n");
-}
-
-static void append_text(struct buffer *body, const char *name, const char *value)
-{
-	buffer_printf(body, ",\"%s\":", name);
-	json_append_string(body, value);
 }
 
 static void append_agent(struct buffer *body, const struct seen_agent *agent, uint64_t now_ns)
@@ -107,13 +150,14 @@ void http_handle_metrics(struct http_api *api, const struct api_request *request
 	store_read_stats(api->store, &stats);
 	response->media_type = "text/plain; version=0.0.4; charset=utf-8";
 	metrics_encode(api->metrics, &stats, agents_now(api, request->now_ns), &response->body);
+	tenant_limits_encode(api->limits, reader_of(request), &response->body);
 }
 
 /** Of all tenants: for who may see all of them, and whoever reaches --admin. */
 void http_handle_profile_metrics(struct http_api *api, const struct api_request *request,
 				 struct http_response *response)
 {
-	if (request->http && strcmp(request->http->identity.tenant, ACCESS_ALL_TENANTS) != 0) {
+	if (strcmp(reader_of(request), ACCESS_ALL_TENANTS) != 0) {
 		http_respond_error(response, 403, "forbidden", "",
 				   "these are metrics of all tenants: use a credential for all of "
 				   "them, or the address of --admin");

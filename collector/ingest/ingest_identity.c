@@ -5,28 +5,54 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/contract/label_names.h"
+
+const char *ingest_tenant(const struct identity *identity)
+{
+	return strcmp(identity->tenant, ACCESS_ALL_TENANTS) == 0 ? ACCESS_NO_TENANT
+								 : identity->tenant;
+}
+
+/** Before the message: what is beyond the tenant's rate is not received. */
+static enum rpc_status admit_rate(const struct ingest_gate *gate, const struct identity *identity,
+				  uint32_t *ret_pause_ms, struct error *err)
+{
+	struct tenant *tenant = tenant_limits_find(gate->limits, ingest_tenant(identity));
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!tenant_take_ingest(tenant, 0, now_ns, err))
+		return RPC_OK;
+	if (ret_pause_ms)
+		*ret_pause_ms = tenant_ingest_pause_ms(tenant, now_ns);
+	return RPC_RESOURCE_EXHAUSTED;
+}
 
 enum rpc_status ingest_admit(void *context, const struct rpc_visitor *visitor, void **ret_caller,
 			     struct error *err)
 {
+	const struct ingest_gate *gate = context;
 	const struct access_request request = {
 		.address = visitor->peer,
 		.authorization = visitor->authorization,
 		.tls_session = visitor->tls_session,
 	};
 	struct identity *identity = malloc(sizeof(*identity));
-	int rc = identity ? access_identify(context, &request, identity, err)
+	int rc = identity ? access_identify(gate->access, &request, identity, err)
 			  : error_set(err, -ENOMEM, "out of memory");
 	bool known = !rc;
 
 	if (!rc)
 		rc = access_check(identity, ACCESS_INGEST, err);
-	if (!rc) {
+	enum rpc_status status =
+		rc ? RPC_INTERNAL : admit_rate(gate, identity, visitor->ret_pause_ms, err);
+	if (status == RPC_OK) {
 		*ret_caller = identity;
 		return RPC_OK;
 	}
 	free(identity);
+	if (!rc)
+		return status;
 	return rc == -ENOMEM ? RPC_RESOURCE_EXHAUSTED
 	       : known       ? RPC_PERMISSION_DENIED
 			     : RPC_UNAUTHENTICATED;
@@ -61,7 +87,7 @@ int ingest_identity_apply(const struct identity *identity, const char *peer,
 {
 	const struct id128 address = id128_of(peer, strlen(peer));
 	bool is_local = strcmp(identity->tenant, ACCESS_ALL_TENANTS) == 0;
-	int rc = set_label(profile, LABEL_TENANT, is_local ? "" : identity->tenant, err);
+	int rc = set_label(profile, LABEL_TENANT, ingest_tenant(identity), err);
 
 	if (!rc && identity->node[0])
 		rc = set_label(profile, LABEL_NODE, identity->node, err);

@@ -5,12 +5,22 @@
 
 #include "base/profile/profile.h"
 #include "collector/access/access.h"
+#include "collector/limits/tenant_limits.h"
 #include "collector/store/store.h"
 #include "proto/rpc_handler.h"
 
-/** An rpc_admit_fn; @context is a struct access. The caller is a struct identity. */
+/** Who may send, and how much. Borrowed. */
+struct ingest_gate {
+	struct access *access;
+	struct tenant_limits *limits; // NULL: none
+};
+
+/** An rpc_admit_fn; @context is a struct ingest_gate. The caller is a struct identity. */
 enum rpc_status ingest_admit(void *context, const struct rpc_visitor *visitor, void **ret_caller,
 			     struct error *err);
+
+/** The tenant that a batch of @identity is of: without a login none. */
+const char *ingest_tenant(const struct identity *identity);
 
 /**
  * Set label `tenant` of each series from @identity, and `node` if the credential names one; and the

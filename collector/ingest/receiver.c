@@ -11,6 +11,7 @@
 #include "base/contract/label_names.h"
 #include "base/log.h"
 #include "collector/boost/boost_table.h"
+#include "collector/ingest/batch_limits.h"
 #include "collector/ingest/ingest_identity.h"
 #include "collector/ingest/seen_agents.h"
 #include "proto/export_message.h"
@@ -18,13 +19,15 @@
 struct receiver {
 	struct store *store;
 	struct metrics *metrics;
+	struct tenant_limits *limits; // NULL: none
 	struct seen_agents *agents;
 	struct boost_table *boosts;
 	pthread_mutex_t lock; // guards the field below
 	uint64_t logged_ns;   // monotonic time of the last log line about a failing store
 };
 
-struct receiver *receiver_new(struct store *store, struct metrics *metrics)
+struct receiver *receiver_new(struct store *store, struct metrics *metrics,
+			      struct tenant_limits *limits)
 {
 	struct receiver *receiver = calloc(1, sizeof(*receiver));
 
@@ -40,6 +43,7 @@ struct receiver *receiver_new(struct store *store, struct metrics *metrics)
 	}
 	receiver->store = store;
 	receiver->metrics = metrics;
+	receiver->limits = limits;
 	pthread_mutex_init(&receiver->lock, NULL);
 	return receiver;
 }
@@ -135,11 +139,40 @@ static void add_boosts(struct receiver *receiver, const struct profile *profile,
 				     label_of(profile, LABEL_NODE), report, response->boosts);
 }
 
-static enum rpc_status respond(struct receiver *receiver, const struct profile *profile,
-			       const struct boost_report *report,
-			       struct store_append_result *result, struct buffer *buffer,
-			       struct error *err)
+/** A batch that was decoded, and what became of it. */
+struct received {
+	struct tenant *tenant;
+	struct profile *profile;
+	struct boost_report report;
+	struct batch_limited limited;
+	struct store_append_result result;
+};
+
+static void count(struct receiver *receiver, struct received *received,
+		  struct export_response *response)
 {
+	const struct store_append_result *result = &received->result;
+
+	if (result->duplicate) {
+		metrics_add(receiver->metrics, METRIC_INGEST_DUPLICATES, 1);
+		return;
+	}
+	if (result->unknown_stack_count)
+		return;
+	metrics_add(receiver->metrics, METRIC_INGEST_BATCHES, 1);
+	metrics_add(receiver->metrics, METRIC_INGEST_ROWS, received->profile->sample_count);
+	received->limited.count[LIMIT_SERIES] = result->rows_tenant;
+	batch_limits_note(received->tenant, &received->limited, response->limited,
+			  sizeof(response->limited));
+}
+
+static enum rpc_status respond(struct receiver *receiver, struct received *received,
+			       struct buffer *buffer, struct error *err)
+{
+	struct store_append_result *result = &received->result;
+
+	batch_limits_restore_ids(&received->limited, result->unknown_stacks,
+				 result->unknown_stack_count);
 	_cleanup_(export_response_deinit) struct export_response response = {
 		.unknown_stacks = take(result->unknown_stacks),
 		.unknown_stack_count = result->unknown_stack_count,
@@ -152,7 +185,8 @@ static enum rpc_status respond(struct receiver *receiver, const struct profile *
 			     .to_ns = result->accepted.to_ns },
 	};
 
-	add_boosts(receiver, profile, report, &response);
+	count(receiver, received, &response);
+	add_boosts(receiver, received->profile, &received->report, &response);
 	metrics_add(receiver->metrics, METRIC_INGEST_UNKNOWN_STACKS, response.unknown_stack_count);
 	return export_response_encode(&response, buffer, err) ? RPC_INTERNAL : RPC_OK;
 }
@@ -166,13 +200,23 @@ static enum rpc_status answer_empty(const struct identity *caller, struct error 
 	return RPC_INVALID_ARGUMENT;
 }
 
+static enum rpc_status fail_rate(struct tenant *tenant, const struct rpc_request *request)
+{
+	if (request->ret_pause_ms)
+		*request->ret_pause_ms = tenant_ingest_pause_ms(tenant, clock_monotonic_ns());
+	return RPC_RESOURCE_EXHAUSTED;
+}
+
+static void received_deinit(struct received *received)
+{
+	profile_free(received->profile);
+}
+
 enum rpc_status receiver_export(void *context, const struct rpc_request *request,
 				struct buffer *response, struct error *err)
 {
 	struct receiver *receiver = context;
-	_cleanup_(profile_freep) struct profile *profile = NULL;
-	struct store_append_result result = { 0 };
-	struct boost_report report;
+	_cleanup_(received_deinit) struct received received = { 0 };
 	struct batch_id batch;
 
 	const struct identity local = access_local();
@@ -181,27 +225,25 @@ enum rpc_status receiver_export(void *context, const struct rpc_request *request
 	if (!request->size)
 		return answer_empty(caller, err);
 	metrics_add(receiver->metrics, METRIC_INGEST_BYTES, request->size);
-	int rc = export_request_decode(request->bytes, request->size, &batch, &profile, &report,
-				       err);
+	received.tenant = tenant_limits_find(receiver->limits, ingest_tenant(caller));
+	if (tenant_take_ingest(received.tenant, request->size, clock_monotonic_ns(), err))
+		return fail_rate(received.tenant, request);
+	int rc = export_request_decode(request->bytes, request->size, &batch, &received.profile,
+				       &received.report, err);
 	if (rc)
 		return fail_decode(receiver, rc);
 
 	struct store_batch_id id = { .agent = batch.agent,
 				     .boot = batch.boot,
 				     .sequence = batch.sequence };
-	rc = ingest_identity_apply(caller, request->peer, profile, &id, err);
+	rc = batch_limits_apply(received.tenant, received.profile, &id, &received.limited, err);
+	if (!rc)
+		rc = ingest_identity_apply(caller, request->peer, received.profile, &id, err);
 	if (rc)
 		return fail_identity(receiver, rc);
-	seen_agents_note(receiver->agents, &batch, profile, clock_realtime_ns());
-	rc = store_append(receiver->store, &id, profile, &result, err);
+	seen_agents_note(receiver->agents, &batch, received.profile, clock_realtime_ns());
+	rc = store_append(receiver->store, &id, received.profile, &received.result, err);
 	if (rc)
 		return fail_append(receiver, rc, err);
-
-	if (result.duplicate) {
-		metrics_add(receiver->metrics, METRIC_INGEST_DUPLICATES, 1);
-	} else if (!result.unknown_stack_count) {
-		metrics_add(receiver->metrics, METRIC_INGEST_BATCHES, 1);
-		metrics_add(receiver->metrics, METRIC_INGEST_ROWS, profile->sample_count);
-	}
-	return respond(receiver, profile, &report, &result, response, err);
+	return respond(receiver, &received, response, err);
 }

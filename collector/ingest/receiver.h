@@ -13,9 +13,11 @@
 struct boost_table;
 struct receiver;
 struct seen_agents;
+struct tenant_limits;
 
-/** @store and @metrics are borrowed. NULL when out of memory. */
-struct receiver *receiver_new(struct store *store, struct metrics *metrics);
+/** All is borrowed; @limits may be NULL: none. NULL when out of memory. */
+struct receiver *receiver_new(struct store *store, struct metrics *metrics,
+			      struct tenant_limits *limits);
 void receiver_free(struct receiver *receiver);
 
 /** An rpc_handler_fn; @context is the receiver. Thread-safe. */

@@ -45,7 +45,7 @@ int querier_range(const struct querier_call *call, int64_t start_ms, int64_t end
 	if (ret_range->to_ns - ret_range->from_ns > QUERY_RANGE_NS_MAX)
 		return error_set(err, -EINVAL,
 				 "the range is longer than 31 days; choose a later start");
-	return 0;
+	return tenant_check_range(call->limited, ret_range->to_ns - ret_range->from_ns, err);
 }
 
 int querier_query_init(struct querier_query *query, const struct querier_call *call,

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "collector/limits/tenant_limits.h"
 #include "collector/pyroscope/label_map.h"
 #include "collector/query/query.h"
 #include "querier/v1/querier.pb-c.h"
@@ -24,6 +25,7 @@ struct querier_call {
 	struct store *store;
 	struct symbolizer *symbolizer; // NULL: none
 	const char *tenant;            // of selector_parse()
+	struct tenant *limited;        // whose limits it has; NULL: none
 	struct deadline *deadline;
 	uint64_t now_ns;
 	bool is_json;          // request and answer; else protobuf
@@ -34,7 +36,7 @@ struct querier_call {
 int querier_respond(const struct querier_call *call, const ProtobufCMessage *message,
 		    struct error *err);
 
-/** Milliseconds, both 0: the last hour. Returns 0 or -EINVAL. */
+/** Milliseconds, both 0: the last hour. Returns 0; -EINVAL; TENANT_NEVER. */
 int querier_range(const struct querier_call *call, int64_t start_ms, int64_t end_ms,
 		  struct time_range *ret_range, struct error *err);
 
@@ -44,7 +46,7 @@ struct querier_query {
 	struct query query;
 };
 
-/** Parse a profile type (checked), a selector and a range. Returns 0, -EINVAL, -ENOMEM. */
+/** Parse a profile type (checked), a selector and a range. Returns 0, -EINVAL, -ENOMEM, TENANT_NEVER. */
 int querier_query_init(struct querier_query *query, const struct querier_call *call,
 		       const char *type, const char *selector, int64_t start_ms, int64_t end_ms,
 		       struct error *err);

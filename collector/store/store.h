@@ -30,6 +30,7 @@ struct store_batch_id {
 	struct id128 identity;
 	// Whose clock it is, never from the message either: a hash of the credential and the peer's address.
 	struct id128 clock;
+	uint32_t tenant_series_max; // of its tenant in a partition; 0: the store's own
 };
 
 /** Is the batch a push of another profiler? Then its id is a hash of its content, and no other batch follows it. */
@@ -74,7 +75,8 @@ struct store_append_result {
 	uint32_t unknown_stack_count;
 	// Rows of a stored batch that were refused, by reason.
 	uint64_t rows_late, rows_future, rows_series;
-	uint64_t rows_other; // stored in a series of the excess: a quota of series is reached
+	uint64_t rows_other;  // stored in a series of the excess: a quota of series is reached
+	uint64_t rows_tenant; // of which it is the tenant's
 	struct time_range accepted; // rows outside of it are late or of the future
 };
 

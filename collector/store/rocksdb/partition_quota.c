@@ -81,7 +81,8 @@ static bool key_at(enum series_level level, const struct label *pairs, uint32_t 
 	struct {
 		struct id128 before, name, value;
 	} link = { .before = { level, 0 } };
-	bool has_key = false;
+	// Series without a tenant are those of one, too.
+	bool has_key = level == SERIES_TENANT;
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (!is_of_key(level, pairs[i].name))
@@ -122,8 +123,27 @@ static uint32_t find(const struct partition_quota *quota, struct id128 key)
 
 // ---- counting ---------------------------------------------------------------------------------------
 
+static bool has_tenant(const struct label *pairs, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (strcmp(pairs[i].name, LABEL_TENANT) == 0)
+			return true;
+	return false;
+}
+
+static uint32_t series_max_of(enum series_level level, const struct label *pairs, uint32_t count,
+			      uint32_t tenant_series_max)
+{
+	if (level != SERIES_TENANT)
+		return levels[level].series_max;
+	if (tenant_series_max)
+		return tenant_series_max;
+	return has_tenant(pairs, count) ? levels[level].series_max : UINT32_MAX;
+}
+
 enum series_level partition_quota_check(const struct partition_quota *quota,
-					const struct label *pairs, uint32_t count)
+					const struct label *pairs, uint32_t count,
+					uint32_t tenant_series_max)
 {
 	int level = level_of(pairs, count) + 1;
 	struct id128 key;
@@ -132,7 +152,9 @@ enum series_level partition_quota_check(const struct partition_quota *quota,
 		if (!key_at((enum series_level)level, pairs, count, &key))
 			continue;
 		uint32_t at = find(quota, key);
-		if (at != HASH_TABLE_NONE && quota->counts[at].series >= levels[level].series_max)
+		if (at != HASH_TABLE_NONE &&
+		    quota->counts[at].series >= series_max_of((enum series_level)level, pairs,
+							      count, tenant_series_max))
 			return (enum series_level)level;
 	}
 	if (level == SERIES_COLLECTOR && quota->series >= levels[level].series_max)

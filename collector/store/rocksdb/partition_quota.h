@@ -9,6 +9,7 @@
 #include "base/hash_table.h"
 #include "base/id128.h"
 #include "base/labels.h"
+#include "collector/limits/tenant_limit.h"
 #include "collector/store/rocksdb/record_limits.h"
 
 enum {
@@ -18,10 +19,13 @@ enum {
 	SERIES_PER_SERVICE_MAX = 64 << 10,
 	// A host has a few hundred series; its processes choose names of services.
 	SERIES_PER_NODE_MAX = 16 << 10,
-	SERIES_PER_TENANT_MAX = 192 << 10,
+	SERIES_PER_TENANT_MAX = TENANT_SERIES_DEFAULT, // unless the tenant has another limit
 	// Room for the excess of all: a series for each tenant and type.
 	SERIES_OF_EXCESS_MAX = 4 << 10,
 };
+
+_Static_assert((int)TENANT_SERIES_MAX == (int)POSTINGS_SERIES_MAX - (int)SERIES_OF_EXCESS_MAX,
+	       "a tenant may have all but the excess");
 
 /** From the narrowest to the widest. A series of the excess of one counts for the wider ones. */
 enum series_level {
@@ -50,9 +54,13 @@ struct partition_quota {
 void partition_quota_deinit(struct partition_quota *quota);
 uint64_t partition_quota_memory(const struct partition_quota *quota);
 
-/** The narrowest level that is full for a series with @pairs; SERIES_LEVELS if none is. */
+/**
+ * The narrowest level that is full for a series with @pairs; SERIES_LEVELS if none is. Its tenant may have @tenant_series_max; 0: the
+ * default, which holds for none but those that have a name.
+ */
 enum series_level partition_quota_check(const struct partition_quota *quota,
-					const struct label *pairs, uint32_t count);
+					const struct label *pairs, uint32_t count,
+					uint32_t tenant_series_max);
 /** Count a series. Returns 0; -ENOMEM, and nothing is counted. */
 int partition_quota_add(struct partition_quota *quota, const struct label *pairs, uint32_t count);
 

@@ -84,11 +84,12 @@ int postings_add(struct postings *postings, struct id128 id, const struct labels
 		 const char *type, uint64_t slot_ns, uint32_t *ret_series);
 
 /**
- * Find or add the series with @labels, or where a quota is full, that of the excess: *ret_other.
- * Returns 0; -ENOMEM; -E2BIG if that quota is full, too.
+ * Find or add the series with @labels, or where a quota is full, that of the excess: *ret_level is whose, SERIES_LEVELS if none
+ * is. @tenant_series_max as partition_quota_check() has it. Returns 0; -ENOMEM; -E2BIG if that quota is full, too.
  */
 int postings_place(struct postings *postings, const struct labels *labels, const char *type,
-		   uint64_t slot_ns, uint32_t *ret_series, bool *ret_other);
+		   uint64_t slot_ns, uint32_t tenant_series_max, uint32_t *ret_series,
+		   enum series_level *ret_level);
 
 /** Append the series from number @first on as a record; nothing if there are none. */
 void postings_encode(const struct postings *postings, uint32_t first, struct buffer *record);

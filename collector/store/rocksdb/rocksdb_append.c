@@ -26,7 +26,7 @@ struct target {
 	uint32_t sample_count;
 	uint32_t *nodes;  // by stack of the profile
 	uint32_t *series; // by series of the profile; HASH_TABLE_NONE: dropped at a limit
-	bool *is_other;   // by series of the profile: it went to a series of the excess
+	uint8_t *levels;  // enum series_level, by series of the profile: whose excess it went to
 };
 
 struct append {
@@ -37,6 +37,8 @@ struct append {
 	uint8_t *sample_targets;               // by sample, TARGET_NONE: dropped
 	uint64_t late, future, series_dropped; // rows refused, by reason
 	uint64_t other;                        // rows that went to series of the excess
+	uint64_t tenant;                       // of which the tenant's limit was the reason
+	uint32_t tenant_series_max;
 	struct time_range accepted;
 	struct id128 *unknown;
 	uint32_t unknown_count;
@@ -56,7 +58,7 @@ static void append_deinit(struct append *append)
 		rocksdb_unpin_partition(target->partition);
 		free(target->nodes);
 		free(target->series);
-		free(target->is_other);
+		free(target->levels);
 	}
 	free(append->parts);
 	free(append->sample_targets);
@@ -248,9 +250,11 @@ static int resolve_series(struct append *append, struct target *target)
 		target->series[i] = postings_find(postings, series->id, profile->slot_ns);
 		if (target->series[i] != HASH_TABLE_NONE)
 			continue;
+		enum series_level level;
 		int rc = postings_place(postings, &series->labels,
 					profile_string(profile, series->type), profile->slot_ns,
-					&target->series[i], &target->is_other[i]);
+					append->tenant_series_max, &target->series[i], &level);
+		target->levels[i] = (uint8_t)level;
 		if (rc < 0 && rc != -E2BIG)
 			return rc;
 	}
@@ -265,9 +269,10 @@ static int mark_needed(struct append *append, struct target *target)
 
 	target->nodes = malloc((profile->stack_count + 1) * sizeof(*target->nodes));
 	target->series = malloc((profile->series_count + 1) * sizeof(*target->series));
-	target->is_other = calloc(profile->series_count + 1, sizeof(*target->is_other));
-	if (!target->nodes || !target->series || !target->is_other)
+	target->levels = malloc(profile->series_count + 1);
+	if (!target->nodes || !target->series || !target->levels)
 		return -ENOMEM;
+	memset(target->levels, SERIES_LEVELS, profile->series_count);
 	memset(target->nodes, 0xff, profile->stack_count * sizeof(*target->nodes));
 	memset(target->series, 0xff, profile->series_count * sizeof(*target->series));
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
@@ -348,7 +353,8 @@ static void gather_rows(struct append *append, struct target *target, struct row
 		uint64_t minute = (sample->slot * profile->slot_ns - target->start_ns) / MINUTE_NS;
 		uint64_t start_ns = target->start_ns + minute * MINUTE_NS;
 		uint64_t first = slot_at(start_ns, profile->slot_ns);
-		append->other += target->is_other[sample->series];
+		append->other += target->levels[sample->series] != SERIES_LEVELS;
+		append->tenant += target->levels[sample->series] == SERIES_TENANT;
 		rows[starts[minute]++] = (struct row){
 			.series = target->series[sample->series],
 			.slot = (uint32_t)(sample->slot - first),
@@ -480,6 +486,7 @@ static int commit_batch(struct append *append, const struct store_batch_id *batc
 		store->counters.rows_other += append->other;
 		ret_result->rows_series = append->series_dropped;
 		ret_result->rows_other = append->other;
+		ret_result->rows_tenant = append->tenant;
 		ret_result->accepted = append->accepted;
 	}
 	return 0;
@@ -500,7 +507,9 @@ int rocksdb_append(struct rocksdb_store *store, const struct store_batch_id *bat
 		   struct error *err)
 {
 	struct store_append_result result = { 0 };
-	_cleanup_(append_deinit) struct append append = { .store = store, .profile = profile };
+	_cleanup_(append_deinit) struct append append = {
+		.store = store, .profile = profile, .tenant_series_max = batch->tenant_series_max
+	};
 	int rc = 0;
 
 	result.duplicate = is_duplicate(store, batch); // a shortcut; the commit decides

@@ -9,6 +9,7 @@
 #include "base/export/collapsed.h"
 #include "collector/access/access.h"
 #include "collector/doors/doors.h"
+#include "tests/unit/collector/limits/limits_fixture.h"
 #include "tests/unit/base/import/pprof_bytes.h"
 #include "tests/unit/collector/store/memory_store.h"
 

@@ -55,6 +55,31 @@ TEST(export_maps_failures_to_statuses)
 	}
 }
 
+TEST(an_exporter_is_told_when_to_try_again)
+{
+	_cleanup_(buffer_deinit) struct buffer response = { 0 };
+	struct limits_fixture limits;
+	struct doors_fixture f;
+	uint32_t pause_ms = 0;
+
+	open_doors(&f);
+	limits_open(&limits, "tenants: {shop: {ingest-rate: 1KiB, ingest-burst: 64KiB}}\n");
+	f.doors.limits = limits.limits;
+	const struct rpc_request request = { .bytes = otlp_recorded,
+					     .size = sizeof(otlp_recorded),
+					     .peer = "192.0.2.1",
+					     .caller = &f.identity,
+					     .ret_pause_ms = &pause_ms };
+	EXPECT_EQ(RPC_OK, otlp_export(&f.doors, &request, &response, &f.err), "within its rate");
+	EXPECT_EQ(0, pause_ms, "nothing to wait for");
+	limits_use(&limits, "shop", 164 << 10);
+	EXPECT_EQ(RPC_RESOURCE_EXHAUSTED, otlp_export(&f.doors, &request, &response, &f.err),
+		  "over its rate");
+	assert_true(pause_ms > 90 * 1000 && pause_ms < 104 * 1000);
+	limits_close(&limits);
+	close_doors(&f);
+}
+
 TEST(json_is_the_same_request)
 {
 	static const char json[] =
@@ -104,6 +129,7 @@ TEST(answers_partial_success)
 	assert_int_equal(0x12, proto.bytes[2]); // error_message
 }
 
-RUN_TESTS(cmocka_unit_test(export_stores_what_came),
+RUN_TESTS(cmocka_unit_test(an_exporter_is_told_when_to_try_again),
+	  cmocka_unit_test(export_stores_what_came),
 	  cmocka_unit_test(export_maps_failures_to_statuses),
 	  cmocka_unit_test(json_is_the_same_request), cmocka_unit_test(answers_partial_success))

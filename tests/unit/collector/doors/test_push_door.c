@@ -257,6 +257,55 @@ TEST(same_body_is_same_batch)
 	close_doors(&f);
 }
 
+TEST(a_tenant_over_its_rate_pushes_later)
+{
+	struct limits_fixture limits;
+	struct doors_fixture f;
+
+	open_doors(&f);
+	limits_open(&limits, "tenants: {shop: {ingest-rate: 1KiB, ingest-burst: 1KiB}}\n");
+	f.doors.limits = limits.limits;
+	EXPECT_EQ(0, ingest(&f, "name\0web\0from\0" FROM "\0", "a 1\n"), "within its rate");
+	limits_use(&limits, "shop", 1 << 20);
+	EXPECT_EQ(TENANT_LATER, ingest(&f, "name\0web\0from\0" FROM "\0", "a 2\n"), "over it");
+	assert_non_null(strstr(f.err.text, "tenant shop: ingest-rate: 1 KiB ("));
+	doors_count_failure(&f.doors, &f.err);
+	EXPECT_EQ(0, f.metrics.counters[METRIC_PUSH_ERRORS], "the store did not fail");
+	strcpy(f.identity.tenant, "bank");
+	EXPECT_EQ(0, ingest(&f, "name\0web\0from\0" FROM "\0", "a 3\n"), "another tenant");
+	EXPECT_EQ(1, refusals_of(&limits, "shop", LIMIT_INGEST_RATE), "counted");
+	limits_close(&limits);
+	close_doors(&f);
+}
+
+TEST(limits_of_labels_and_stacks_hold_for_pushes)
+{
+	struct limits_fixture limits;
+	struct doors_fixture f;
+	char body[200] = "", words[DOOR_WORDS_BYTES];
+
+	open_doors(&f);
+	limits_open(&limits, "tenants: {shop: {stack-depth: 16, label-value-bytes: 16}}\n");
+	f.doors.limits = limits.limits;
+	for (int i = 0; i < 20; i++)
+		sprintf(body + strlen(body), "%sf%d", i ? ";" : "", i);
+	strcat(body, " 1\n");
+	if (ingest(&f, "name\0web{env=0123456789abcdefg}\0from\0" FROM "\0", body))
+		fail_msg("%s", f.err.text);
+	EXPECT_STR(
+		"web;[truncated: too deep];f4;f5;f6;f7;f8;f9;f10;f11;f12;f13;f14;f15;f16;f17;f18;"
+		"f19 10000000\n",
+		seen.stacks, "the leaf stays");
+	EXPECT_STR("env=0123456789abcdef,process=web,service=web,tenant=shop,", seen.labels,
+		   "labels");
+	door_outcome_words(&f.outcome, words, sizeof(words));
+	assert_non_null(strstr(words, "tenant shop: label-value-bytes: 16 ("));
+	assert_non_null(strstr(words, ":1): series with values cut: 1; "
+				      "tenant shop: stack-depth: 16 ("));
+	limits_close(&limits);
+	close_doors(&f);
+}
+
 TEST(says_what_was_refused)
 {
 	char words[400];
@@ -292,7 +341,9 @@ TEST(takes_memory_before_it_reads)
 	close_doors(&f);
 }
 
-RUN_TESTS(cmocka_unit_test(ingest_reads_folded_stacks), cmocka_unit_test(ingest_refuses_in_words),
+RUN_TESTS(cmocka_unit_test(a_tenant_over_its_rate_pushes_later),
+	  cmocka_unit_test(limits_of_labels_and_stacks_hold_for_pushes),
+	  cmocka_unit_test(ingest_reads_folded_stacks), cmocka_unit_test(ingest_refuses_in_words),
 	  cmocka_unit_test(limits_are_named_in_words),
 	  cmocka_unit_test(ingest_reads_parts_of_a_form),
 	  cmocka_unit_test(push_takes_labels_of_url),

@@ -79,7 +79,7 @@ static inline void open_fixture(struct fixture *fixture, uint32_t threads)
 	fill_store(fixture->store);
 	fixture->api.store = fixture->store;
 	fixture->api.metrics = &fixture->metrics;
-	fixture->api.receiver = receiver_new(fixture->store, &fixture->metrics);
+	fixture->api.receiver = receiver_new(fixture->store, &fixture->metrics, NULL);
 	assert_non_null(fixture->api.receiver);
 	fixture->api.ready = true;
 	fixture->bodies.bytes_max = 256 << 20;

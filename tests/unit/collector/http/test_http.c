@@ -2,6 +2,7 @@
 // Subject: collector/http/http_api.h
 // Each call of the HTTP API: its response, and its errors.
 #include "tests/unit/collector/http/http_fixture.h"
+#include "tests/unit/collector/limits/limits_fixture.h"
 
 TEST(merge_returns_flame_tree_columns)
 {
@@ -794,6 +795,50 @@ static bool metric_line_is_sound(const char *line, size_t size)
 	return (isalpha((unsigned char)*text)) && space && sscanf(space, " %lf", &value) == 1;
 }
 
+TEST(a_tenants_range_is_refused_in_words)
+{
+	static const struct {
+		const char *method, *target, *what;
+		int status;
+		const char *words;
+	} rows[] = {
+		{ "GET", "/api/v1/merge?from=1000&to=1060", "a minute", 200, "" },
+		{ "GET", "/api/v1/merge?from=1000&to=1061", "more", 422,
+		  "{\"error\":{\"code\":\"limit_exceeded\",\"field\":\"from\",\"message\":"
+		  "\"tenant *: query-range: 1m (" },
+		{ "GET", "/api/v1/merge?ranges=1000/1001,1100/1101", "ranges", 422, "query-range" },
+		{ "GET", "/api/v1/diff?from=1000&to=1002&against_from=900&against_to=990",
+		  "the baseline", 422, "\"field\":\"against_from\"" },
+		{ "GET",
+		  "/pyroscope/render?query=process_cpu:cpu:nanoseconds:cpu:nanoseconds%7B%7D"
+		  "&from=1000&until=1100",
+		  "Grafana", 422, "{\"code\":\"out_of_range\",\"message\":\"tenant *: " },
+		{ "GET", "/api/v1/status", "no range", 200,
+		  ",\"limits\":[{\"tenant\":\"*\",\"limit\":\"query-range\",\"value\":\"1m\","
+		  "\"set_in\":\"" },
+		{ "GET", "/metrics", "counted", 200,
+		  "cairn_tenant_refused_total{tenant=\"*\",limit=\"query-range\"} 4\n" },
+		{ "DELETE", "/api/v1/series?query=llm&dry_run=true", "a deletion is no query", 200,
+		  "" },
+	};
+	struct limits_fixture limits;
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	limits_open(&limits, "tenants: {\"*\": {query-range: 1m}}\n");
+	f.api.limits = limits.limits;
+	for EACH (row, rows) {
+		struct answer answer = ask(&f, row->method, row->target, "");
+
+		EXPECT_EQ(row->status, answer.status, row->what);
+		if (!strstr(answer.body, row->words))
+			fail_msg("%s: %s", row->what, answer.body);
+		free(answer.bytes);
+	}
+	close_fixture(&f);
+	limits_close(&limits);
+}
+
 TEST(metrics_are_prometheus_text)
 {
 	struct fixture f;
@@ -829,7 +874,8 @@ TEST(metrics_are_prometheus_text)
 	close_fixture(&f);
 }
 
-RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns),
+RUN_TESTS(cmocka_unit_test(a_tenants_range_is_refused_in_words),
+	  cmocka_unit_test(merge_returns_flame_tree_columns),
 	  cmocka_unit_test(says_what_damage_has_left_out), cmocka_unit_test(merge_returns_files),
 	  cmocka_unit_test(top_counts_recursion_once),
 	  cmocka_unit_test(callers_and_callees_are_two_trees),

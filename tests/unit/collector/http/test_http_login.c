@@ -7,6 +7,7 @@
 #include "tests/unit/collector/http/http_fixture.h"
 
 #include "tests/unit/collector/access/access_fixture.h"
+#include "tests/unit/collector/limits/limits_fixture.h"
 
 struct login {
 	struct fixture http;
@@ -111,6 +112,38 @@ TEST(each_call_needs_a_credential_with_its_role)
 	EXPECT_EQ(200, status_as(&l, &l.agent, "/api/v1/whoami"), "whoami of any role");
 	EXPECT_EQ(2 * 14 + 1, l.http.metrics.counters[METRIC_ACCESS_REFUSED], "counted");
 	close_login(&l);
+}
+
+TEST(a_reader_sees_its_tenants_refusals_only)
+{
+	static const char *const targets[] = { "/api/v1/status", "/metrics" };
+	struct limits_fixture limits;
+	struct login l;
+
+	open_login(&l);
+	limits_open(&limits, "tenants: {shop: {query-range: 1m}}\n");
+	l.http.api.limits = limits.limits;
+	EXPECT_EQ(422, status_as(&l, &l.shop, "/api/v1/merge?from=1000&to=2000"), "its limit");
+	EXPECT_EQ(200, status_as(&l, &l.bank, "/api/v1/merge?from=1000&to=2000"), "another's");
+	EXPECT_EQ(200, status_as(&l, &l.ops, "/api/v1/merge?from=1000&to=2000"), "all tenants'");
+	for EACH (target, targets) {
+		const struct {
+			const struct made_token *token;
+			bool sees;
+		} readers[] = { { &l.shop, true }, { &l.ops, true }, { &l.bank, false } };
+
+		for EACH (reader, readers) {
+			struct answer answer = ask_as(&l, reader->token, "GET", *target);
+			bool sees = strstr(answer.body, "query-range\"}") ||
+				    strstr(answer.body, "\"limit\":\"query-range\"");
+
+			EXPECT_EQ(reader->sees, sees, *target);
+			EXPECT_EQ(reader->sees, strstr(answer.body, "shop") != NULL, *target);
+			free(answer.bytes);
+		}
+	}
+	close_login(&l);
+	limits_close(&limits);
 }
 
 TEST(pushes_need_the_role_ingest)
@@ -662,7 +695,8 @@ TEST(the_audit_log_is_bounded)
 	access_folder_close(&l.folder);
 }
 
-RUN_TESTS(cmocka_unit_test(each_call_needs_a_credential_with_its_role),
+RUN_TESTS(cmocka_unit_test(a_reader_sees_its_tenants_refusals_only),
+	  cmocka_unit_test(each_call_needs_a_credential_with_its_role),
 	  cmocka_unit_test(pushes_need_the_role_ingest),
 	  cmocka_unit_test(grafanas_queries_need_the_role_read),
 	  cmocka_unit_test(probes_and_the_page_are_open),

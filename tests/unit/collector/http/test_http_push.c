@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "tests/unit/base/import/otlp_recorded.h"
+#include "tests/unit/collector/limits/limits_fixture.h"
 
 #define INGEST "/ingest?name=web.cpu&from=1700000000"
 
@@ -73,6 +74,39 @@ TEST(answers_in_each_protocols_way)
 		assert_int_equal(0, f.bodies.bytes_taken);
 		close_fixture(&f);
 	}
+}
+
+TEST(a_tenant_over_its_rate_is_told_when)
+{
+	static const char *const targets[] = { INGEST, "/api/v1/push?service=x", "/api/v1/batches",
+					       "/push.v1.PusherService/Push",
+					       "/v1development/profiles" };
+	struct limits_fixture limits;
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	limits_open(&limits, "tenants: {\"-\": {ingest-rate: 1MiB, ingest-burst: 1MiB}}\n");
+	f.api.limits = f.api.doors.limits = limits.limits;
+	limits_use(&limits, "", 101 << 20);
+	for EACH (target, targets) {
+		struct answer answer = post(&f, *target, "", "a 1\n", 4);
+
+		EXPECT_EQ(429, answer.status, *target);
+		assert_non_null(strstr(answer.bytes, "Retry-After: 1"));
+		assert_non_null(strstr(answer.body, "\"code\":\"limit_exceeded\","
+						    "\"field\":\"ingest-rate\",\"message\":"
+						    "\"tenant -: ingest-rate: 1 MiB ("));
+		free(answer.bytes);
+	}
+	EXPECT_EQ(ARRAY_SIZE(targets), refusals_of(&limits, "", LIMIT_INGEST_RATE), "each once");
+	EXPECT_EQ(0, f.metrics.counters[METRIC_QUERIES_REFUSED], "they are no queries");
+	assert_int_equal(0, f.bodies.bytes_taken);
+	// Queries go on.
+	struct answer answer = ask(&f, "GET", "/api/v1/merge?" RANGE, "");
+	EXPECT_EQ(200, answer.status, "a query");
+	free(answer.bytes);
+	close_fixture(&f);
+	limits_close(&limits);
 }
 
 TEST(foreign_pages_cannot_push)
@@ -148,6 +182,7 @@ TEST(failing_store_asks_for_another_try)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(answers_in_each_protocols_way),
+RUN_TESTS(cmocka_unit_test(a_tenant_over_its_rate_is_told_when),
+	  cmocka_unit_test(answers_in_each_protocols_way),
 	  cmocka_unit_test(foreign_pages_cannot_push), cmocka_unit_test(bodies_have_limits),
 	  cmocka_unit_test(failing_store_asks_for_another_try))

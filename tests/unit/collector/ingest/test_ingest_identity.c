@@ -2,8 +2,10 @@
 // Whose batch it is: by the credential, never by the message.
 #include "collector/ingest/ingest_identity.h"
 
+#include "base/cleanup.h"
 #include "base/contract/label_names.h"
 #include "tests/unit/collector/access/access_fixture.h"
+#include "tests/unit/collector/limits/limits_fixture.h"
 
 static const struct id128 agent = { 1, 2 };
 
@@ -106,6 +108,7 @@ TEST(a_clock_is_of_credential_and_address)
 
 TEST(admits_the_role_ingest)
 {
+	struct limits_fixture limits;
 	struct made_token fleet = make_token("fleet", "ingest", "shop");
 	struct made_token reader = make_token("reader", "read", "shop");
 	struct access_folder folder;
@@ -120,17 +123,32 @@ TEST(admits_the_role_ingest)
 	const struct access_options options = { .file = folder.path };
 	assert_int_equal(0, access_open(&options, &access, &err));
 
-	struct rpc_visitor visitor = { .peer = "127.0.0.1" };
-	EXPECT_EQ(RPC_UNAUTHENTICATED, ingest_admit(access, &visitor, &caller, &err), "nothing");
+	struct ingest_gate gate = { .access = access };
+	uint32_t pause_ms = 0;
+	struct rpc_visitor visitor = { .peer = "127.0.0.1", .ret_pause_ms = &pause_ms };
+	EXPECT_EQ(RPC_UNAUTHENTICATED, ingest_admit(&gate, &visitor, &caller, &err), "nothing");
 	visitor.authorization = "Bearer x";
-	EXPECT_EQ(RPC_UNAUTHENTICATED, ingest_admit(access, &visitor, &caller, &err), "unknown");
+	EXPECT_EQ(RPC_UNAUTHENTICATED, ingest_admit(&gate, &visitor, &caller, &err), "unknown");
 	visitor.authorization = reader.authorization;
-	EXPECT_EQ(RPC_PERMISSION_DENIED, ingest_admit(access, &visitor, &caller, &err), "a reader");
+	EXPECT_EQ(RPC_PERMISSION_DENIED, ingest_admit(&gate, &visitor, &caller, &err), "a reader");
 	assert_null(caller);
 	visitor.authorization = fleet.authorization;
-	EXPECT_EQ(RPC_OK, ingest_admit(access, &visitor, &caller, &err), "the fleet");
+	EXPECT_EQ(RPC_OK, ingest_admit(&gate, &visitor, &caller, &err), "the fleet");
 	EXPECT_STR("token:fleet", ((struct identity *)caller)->key, "key");
-	free(caller);
+	free(take(caller));
+	EXPECT_EQ(0, pause_ms, "nobody has to wait");
+
+	limits_open(&limits, "tenants: {shop: {ingest-rate: 1KiB}}\n");
+	gate.limits = limits.limits;
+	EXPECT_EQ(RPC_OK, ingest_admit(&gate, &visitor, &caller, &err), "within its rate");
+	free(take(caller));
+	limits_use(&limits, "shop", 20 << 10);
+	EXPECT_EQ(RPC_RESOURCE_EXHAUSTED, ingest_admit(&gate, &visitor, &caller, &err),
+		  "over its rate");
+	EXPECT_EQ(TENANT_LATER, err.code, "which limit it is");
+	assert_null(caller);
+	assert_true(pause_ms > 9000 && pause_ms < 11000);
+	limits_close(&limits);
 	access_close(access);
 	access_folder_close(&folder);
 }

@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "collector/boost/boost_table.h"
+#include "collector/ingest/batch_limits.h"
 #include "collector/ingest/receiver.h"
 #include "collector/ingest/seen_agents.h"
+#include "tests/unit/collector/limits/limits_fixture.h"
 #include "tests/unit/collector/store/memory_store.h"
 #include "proto/export_message.h"
 
@@ -22,7 +24,7 @@ static void open_fixture(struct fixture *f)
 {
 	memset(f, 0, sizeof(*f));
 	f->store = memory_store_new(NS_PER_SECOND);
-	f->receiver = receiver_new(f->store, &f->metrics);
+	f->receiver = receiver_new(f->store, &f->metrics, NULL);
 }
 
 static void close_fixture(struct fixture *f)
@@ -304,6 +306,113 @@ TEST(refuses_a_newer_contract_version)
 	close_fixture(&f);
 }
 
+/** A batch of @tenant's agent. */
+static enum rpc_status export_of(struct fixture *f, const char *tenant, uint32_t *ret_pause_ms)
+{
+	struct identity identity = { .key = "token:agent", .roles = ACCESS_INGEST };
+	const struct rpc_request request = { .bytes = f->request.bytes,
+					     .size = f->request.size,
+					     .peer = "192.0.2.1",
+					     .caller = &identity,
+					     .ret_pause_ms = ret_pause_ms };
+
+	snprintf(identity.tenant, sizeof(identity.tenant), "%s", tenant);
+	buffer_clear(&f->response);
+	return receiver_export(f->receiver, &request, &f->response, &f->err);
+}
+
+TEST(a_tenant_over_its_rate_sends_later)
+{
+	struct limits_fixture limits;
+	uint32_t pause_ms = 0;
+	struct fixture f;
+
+	open_fixture(&f);
+	limits_open(&limits, "tenants: {shop: {ingest-rate: 1KiB, ingest-burst: 1KiB}}\n");
+	receiver_free(f.receiver);
+	f.receiver = receiver_new(f.store, &f.metrics, limits.limits);
+	encode(&f, 1, 1);
+	limits_use(&limits, "shop", 1 << 20);
+	EXPECT_EQ(RPC_RESOURCE_EXHAUSTED, export_of(&f, "shop", &pause_ms), "over its rate");
+	EXPECT_EQ(TENANT_LATER, f.err.code, "the code");
+	assert_non_null(strstr(f.err.text, "tenant shop: ingest-rate: 1 KiB ("));
+	assert_true(pause_ms > 1000 * 1000 && pause_ms < 1024 * 1000);
+	EXPECT_EQ(RPC_RESOURCE_EXHAUSTED, export_of(&f, "shop", NULL), "nobody asks when");
+	EXPECT_EQ(0, f.metrics.counters[METRIC_INGEST_BATCHES], "not stored");
+	EXPECT_EQ(RPC_OK, export_of(&f, "bank", &pause_ms), "another tenant");
+	EXPECT_EQ(RPC_OK, export_of(&f, "*", &pause_ms), "without a login");
+	EXPECT_EQ(2, refusals_of(&limits, "shop", LIMIT_INGEST_RATE), "counted");
+	close_fixture(&f);
+	limits_close(&limits);
+}
+
+TEST(requests_stacks_by_the_agents_ids)
+{
+	struct limits_fixture limits;
+	struct id128 sent = { 4, 5 };
+	struct fixture f;
+
+	open_fixture(&f);
+	limits_open(&limits, "tenants: {shop: {stack-depth: 16}}\n");
+	receiver_free(f.receiver);
+	f.receiver = receiver_new(f.store, &f.metrics, limits.limits);
+	// As the store knows it.
+	struct batch_limited limited = { 0 };
+	struct store_batch_id id;
+	struct profile *profile = profile_new(20 * NS_PER_MS);
+	assert_int_equal(0, batch_limits_apply(tenant_limits_find(limits.limits, "shop"), profile,
+					       &id, &limited, NULL));
+	profile_free(profile);
+	f.store->unknown_stack = sent;
+	batch_limits_restore_ids(&limited, &f.store->unknown_stack, 1);
+	encode(&f, 1, 1);
+	EXPECT_EQ(RPC_OK, export_of(&f, "shop", NULL), "answered");
+	struct export_response response = decode(&f);
+	EXPECT_EQ(1, response.unknown_stack_count, "stacks");
+	EXPECT_EQ(true, id128_equal(sent, response.unknown_stacks[0]), "the agent's id");
+	export_response_deinit(&response);
+	close_fixture(&f);
+	limits_close(&limits);
+}
+
+static uint32_t seen_series_max;
+
+static void see_series_max(const struct store_batch_id *batch, const struct profile *profile)
+{
+	(void)profile;
+	seen_series_max = batch->tenant_series_max;
+}
+
+TEST(the_answer_says_what_limits_changed)
+{
+	struct limits_fixture limits;
+	struct fixture f;
+
+	open_fixture(&f);
+	limits_open(&limits, "tenants: {shop: {series: 9}}\n");
+	receiver_free(f.receiver);
+	f.receiver = receiver_new(f.store, &f.metrics, limits.limits);
+	f.store->on_append = see_series_max;
+	f.store->refused = (struct store_append_result){ .rows_other = 4, .rows_tenant = 3 };
+	encode(&f, 1, 1);
+	EXPECT_EQ(RPC_OK, export_of(&f, "shop", NULL), "stored");
+	EXPECT_EQ(9, seen_series_max, "the store's to apply");
+	struct export_response response = decode(&f);
+	assert_non_null(strstr(response.limited, "tenant shop: series: 9 ("));
+	assert_non_null(strstr(response.limited,
+			       ":1): rows of new series stored under the label other: 3"));
+	export_response_deinit(&response);
+	EXPECT_EQ(3, refusals_of(&limits, "shop", LIMIT_SERIES), "counted");
+	EXPECT_EQ(RPC_OK, export_of(&f, "shop", NULL), "again");
+	response = decode(&f);
+	EXPECT_EQ(true, response.duplicate, "nothing was stored");
+	EXPECT_STR("", response.limited, "nothing was changed");
+	export_response_deinit(&response);
+	EXPECT_EQ(3, refusals_of(&limits, "shop", LIMIT_SERIES), "once");
+	close_fixture(&f);
+	limits_close(&limits);
+}
+
 TEST(counts_a_restarted_agent_once)
 {
 	static const struct {
@@ -358,5 +467,8 @@ RUN_TESTS(cmocka_unit_test(stores_and_counts_a_batch_once),
 	  cmocka_unit_test(agents_retry_when_the_store_fails),
 	  cmocka_unit_test(refuses_malformed_batches),
 	  cmocka_unit_test(refuses_a_newer_contract_version),
+	  cmocka_unit_test(a_tenant_over_its_rate_sends_later),
+	  cmocka_unit_test(the_answer_says_what_limits_changed),
+	  cmocka_unit_test(requests_stacks_by_the_agents_ids),
 	  cmocka_unit_test(counts_a_restarted_agent_once),
 	  cmocka_unit_test(the_table_of_agents_is_bounded))

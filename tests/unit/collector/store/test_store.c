@@ -331,14 +331,16 @@ TEST(closes_a_large_minute_in_portions)
 // ---- quotas of series ---------------------------------------------------------------------------------
 
 /** A batch of @count series of @labels, by thread; each has one row of 1. */
-static struct store_append_result append_threads(struct scene *scene, uint64_t sequence,
-						 const char *labels, uint32_t first, uint32_t count)
+static struct store_append_result append_limited(struct scene *scene, uint64_t sequence,
+						 uint32_t tenant_series_max, const char *labels,
+						 uint32_t first, uint32_t count)
 {
 	struct store_batch_id batch = batch_of(1, sequence);
 	struct profile *profile = test_profile();
 	struct store_append_result result;
 	char text[128];
 
+	batch.tenant_series_max = tenant_series_max;
 	for (uint32_t i = first; i < first + count; i++) {
 		snprintf(text, sizeof(text), "%s,thread=t%u", labels, i);
 		add_text(profile, text, hour_ns(0), "main", 1);
@@ -346,6 +348,38 @@ static struct store_append_result append_threads(struct scene *scene, uint64_t s
 	assert_int_equal(0, store_append(scene->store, &batch, profile, &result, NULL));
 	profile_free(profile);
 	return result;
+}
+
+static struct store_append_result append_threads(struct scene *scene, uint64_t sequence,
+						 const char *labels, uint32_t first, uint32_t count)
+{
+	return append_limited(scene, sequence, 0, labels, first, count);
+}
+
+TEST(a_batch_brings_its_tenants_limit)
+{
+	struct store_append_result result;
+	struct scene scene;
+	struct dump dump;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	result = append_limited(&scene, 1, 50, "process=p,tenant=shop", 0, 60);
+	EXPECT_EQ(10, result.rows_tenant, "beyond it");
+	EXPECT_EQ(10, result.rows_other, "under the label other");
+	result = append_limited(&scene, 2, 0, "process=p,tenant=bank", 0, 60);
+	EXPECT_EQ(0, result.rows_other, "another tenant's");
+	dump_store(scene.store, "{tenant=\"shop\"}", all_time, SCAN_SUMS, &dump);
+	EXPECT_EQ(60, dump.lines[0].value, "the sum is right");
+	dump_deinit(&dump);
+	dump_store(scene.store, "{other=\"tenant\"}", all_time, SCAN_SERIES_SUMS, &dump);
+	assert_string_equal("other=tenant,tenant=shop main", dump.lines[0].text);
+	EXPECT_EQ(10, dump.lines[0].value, "the excess");
+	dump_deinit(&dump);
+	result = append_threads(&scene, 3, "node=n,process=p,service=s", 0,
+				SERIES_PER_PROCESS_MAX + 5);
+	EXPECT_EQ(5, result.rows_other, "a process's quota");
+	EXPECT_EQ(0, result.rows_tenant, "is not the tenant's");
+	scene_end(&scene);
 }
 
 TEST(excess_of_a_process_goes_to_one_series)
@@ -704,7 +738,8 @@ TEST(writes_rollups_where_they_save_rows)
 	scene_end(&scene);
 }
 
-RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of_another_format),
+RUN_TESTS(cmocka_unit_test(a_batch_brings_its_tenants_limit), CONFORMANCE_TESTS, INTERVAL_TESTS,
+	  cmocka_unit_test(refuses_a_store_of_another_format),
 	  cmocka_unit_test(opens_a_newer_store_that_says_it_may),
 	  cmocka_unit_test(leaves_foreign_folders_alone),
 	  cmocka_unit_test(names_the_user_that_may_not_write),

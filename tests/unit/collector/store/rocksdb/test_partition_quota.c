@@ -5,16 +5,19 @@
 #include "collector/store/rocksdb/partition_quota.h"
 #include "collector/store/rocksdb/postings.h"
 
+static uint32_t tenant_max; // of the tenant whose series are placed; 0: the default
+
 /** Place the series "labels"; its labels afterwards are @expected (NULL: as they are). */
 static void expect_placed(struct postings *postings, const char *text, const char *expected)
 {
 	struct labels labels = { 0 };
 	char placed[512] = "";
 	uint32_t series;
-	bool is_other;
+	enum series_level level;
 
 	labels_of_text(text, &labels);
-	assert_int_equal(0, postings_place(postings, &labels, "cpu", 20, &series, &is_other));
+	assert_int_equal(0,
+			 postings_place(postings, &labels, "cpu", 20, tenant_max, &series, &level));
 	const struct indexed_series *found = &postings->series[series];
 	for (uint32_t i = 0; i < found->pair_count; i++) {
 		uint32_t pair = postings->series_pairs[found->first_pair + i];
@@ -23,7 +26,7 @@ static void expect_placed(struct postings *postings, const char *text, const cha
 			postings->pairs[pair].name, postings->pairs[pair].value);
 	}
 	assert_string_equal(expected ? expected : text, placed);
-	EXPECT_EQ(expected != NULL, is_other, text);
+	EXPECT_EQ(expected != NULL, level != SERIES_LEVELS, text);
 	labels_deinit(&labels);
 }
 
@@ -34,7 +37,7 @@ __attribute__((format(printf, 2, 0))) static void place_many(struct postings *po
 	struct labels labels = { 0 };
 	char text[256];
 	uint32_t series;
-	bool is_other;
+	enum series_level level;
 
 	for (uint32_t i = 0; i < count; i++) {
 #pragma GCC diagnostic push
@@ -42,8 +45,8 @@ __attribute__((format(printf, 2, 0))) static void place_many(struct postings *po
 		snprintf(text, sizeof(text), format, i, i / 1000);
 #pragma GCC diagnostic pop
 		labels_of_text(text, &labels);
-		assert_int_equal(0,
-				 postings_place(postings, &labels, "cpu", 20, &series, &is_other));
+		assert_int_equal(0, postings_place(postings, &labels, "cpu", 20, tenant_max,
+						   &series, &level));
 		labels_deinit(&labels);
 	}
 }
@@ -98,6 +101,30 @@ TEST(a_tenant_leaves_room_for_others)
 	postings_unref(postings);
 }
 
+TEST(a_tenant_may_have_a_limit_of_its_own)
+{
+	static const struct {
+		const char *what, *format, *new, *excess;
+	} rows[] = {
+		{ "a tenant", "tenant=a,service=s%u,node=n%u", "node=new,service=new,tenant=a",
+		  "other=tenant,tenant=a" },
+		{ "none", "service=s%u,node=n%u", "node=new,service=new", "other=tenant" },
+	};
+
+	for EACH (row, rows) {
+		struct postings *postings = postings_new();
+
+		tenant_max = 50;
+		place_many(postings, row->format, 60);
+		EXPECT_EQ(51, postings->series_count, row->what);
+		expect_placed(postings, row->new, row->excess);
+		tenant_max = 0;
+		expect_placed(postings, "node=new,service=new,tenant=b", NULL);
+		expect_placed(postings, row->new, NULL); // it was raised
+		postings_unref(postings);
+	}
+}
+
 TEST(a_full_partition_keeps_the_sums)
 {
 	struct postings *postings = postings_new();
@@ -114,12 +141,13 @@ TEST(nobody_claims_the_excess)
 	struct postings *postings = postings_new();
 	struct labels labels = { 0 };
 	uint32_t series;
-	bool is_other;
+	enum series_level level;
 
 	labels_of_text("other=collector,service=s", &labels);
-	assert_int_equal(0, postings_place(postings, &labels, "cpu", 20, &series, &is_other));
+	assert_int_equal(0,
+			 postings_place(postings, &labels, "cpu", 20, tenant_max, &series, &level));
 	EXPECT_EQ(1, postings->series[series].pair_count, "only its service");
-	EXPECT_EQ(false, is_other, "an ordinary series");
+	EXPECT_EQ(SERIES_LEVELS, level, "an ordinary series");
 	labels_deinit(&labels);
 	postings_unref(postings);
 }
@@ -165,5 +193,6 @@ RUN_TESTS(cmocka_unit_test(the_excess_stays_its_tenants),
 	  cmocka_unit_test(a_service_leaves_room_for_others),
 	  cmocka_unit_test(a_node_leaves_room_for_others),
 	  cmocka_unit_test(a_tenant_leaves_room_for_others),
+	  cmocka_unit_test(a_tenant_may_have_a_limit_of_its_own),
 	  cmocka_unit_test(a_full_partition_keeps_the_sums),
 	  cmocka_unit_test(nobody_claims_the_excess), cmocka_unit_test(quotas_hold_after_decoding))
