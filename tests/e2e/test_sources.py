@@ -55,7 +55,7 @@ def test_lines_stand_beside_their_text(tmp_path, start_agent):
         assert file["source"]["names_function"] and not file["source"]["is_short"] and file["source"]["others"] == 0
         assert all(line["text"] == text[line["line"] - 1] for line in file["lines"]), file["lines"]
         totals = {line["text"].strip(): line["total"] for line in file["lines"]}
-        assert totals["total += i * i % 7"] + totals["for i in range(2000):"] > 0.9 * answer["function_total"] > 0.7 * answer["total"], totals
+        assert totals["total += i * i % 7"] + totals["for i in range(2000):"] > 0.9 * answer["function_total"] > 0.4 * answer["total"], totals
         assert sum(line["self"] for line in file["lines"]) == answer["function_self"]
 
         done = subprocess.run([program("cairn"), "query", service, "--function", "spin (burn_python.py)", "--collector-http", f"http://{collector.http}"],
