@@ -215,6 +215,7 @@ class Database(Workload):
         super().__init__("postgres", self._as_user(
             "postgres", "-D", str(self.folder / "data"), "-k", str(self.folder), "-c", "listen_addresses=",
             "-c", "shared_buffers=128MB"), self.folder / "counter")
+        self.service = "postgres"  # its processes' titles are written over their environment
         try:
             self._wait_until_ready()
             self._run("pgbench", "-h", str(self.folder), "-U", self.user, "-i", "-q", "-s", str(self.scale), "postgres")
