@@ -291,7 +291,7 @@ $(filter $(BUILD)/tests/$(1)/%,$(UNIT_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/te
 endef
 $(foreach folder,base bpf proto agent collector cli,$(eval $(call unit_rule,$(folder))))
 
-$(call unit_programs,memory_account chunk_helpers): LDFLAGS += $(ACCOUNTED)
+$(call unit_programs,memory_account chunk_helpers symbol_spaces): LDFLAGS += $(ACCOUNTED)
 
 UNIT_OBJECTS := $(UNIT_TESTS:$(BUILD)/tests/%=$(BUILD)/obj/tests/unit/%.o)
 $(UNIT_OBJECTS): | $(PROTO_GEN) $(BPF_SKELETONS)

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory_account.h"
+
 enum { TENANT_BYTES = 64 };
 
 struct space {
@@ -150,8 +152,13 @@ struct symbol_space *symbol_spaces_get(struct symbol_spaces *spaces, const char 
 	for (uint32_t i = 0; i < spaces->count && !found; i++)
 		if (strcmp(spaces->spaces[i]->tenant, tenant) == 0)
 			found = spaces->spaces[i];
-	if (!found && !add_space(spaces, tenant, err))
-		found = spaces->spaces[spaces->count - 1];
+	if (!found) { // it outlives the query that is the first to ask for it
+		struct memory_account *paused = memory_account_pause();
+
+		if (!add_space(spaces, tenant, err))
+			found = spaces->spaces[spaces->count - 1];
+		memory_account_resume(paused);
+	}
 	pthread_mutex_unlock(&spaces->lock);
 	return found ? &found->space : NULL;
 }
