@@ -36,6 +36,7 @@ static void check(bool holds)
 static struct {
 	enum rpc_status status;
 	int code; // of the error
+	uint32_t pause_ms;
 	char words[WORDS_BYTES];
 	const uint8_t *message;
 	size_t size;
@@ -58,6 +59,12 @@ void rpc_client_close(struct rpc_client *client)
 void rpc_client_cancel(struct rpc_client *client)
 {
 	(void)client;
+}
+
+uint32_t rpc_client_pause_ms(const struct rpc_client *client)
+{
+	(void)client;
+	return answer.pause_ms;
 }
 
 enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
@@ -95,6 +102,7 @@ static void set_answer(const uint8_t *bytes, size_t size)
 
 	answer.status = (enum rpc_status)(bytes[0] % STATUSES);
 	answer.code = code ? code : -EIO;
+	answer.pause_ms = bytes[1] * 1000U;
 	snprintf(answer.words, sizeof(answer.words), "%.*s",
 		 (int)(words < WORDS_BYTES ? words : WORDS_BYTES - 1), (const char *)bytes + 2);
 	answer.message = bytes + at;

@@ -133,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	check(lines && metrics);
 	struct http_api api = { .store = store,
 				.metrics = metrics,
-				.receiver = receiver_new(store, metrics),
+				.receiver = receiver_new(store, metrics, NULL),
 				.ready = true,
 				.doors = {
 					.store = store, .metrics = metrics, .budget = &budget } };
