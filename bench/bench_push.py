@@ -13,9 +13,13 @@ import random
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
+from pprof_file import field, varint  # noqa: E402 pylint: disable=wrong-import-position
 
 BUILD = pathlib.Path(os.environ.get("BUILD", "build"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
@@ -23,21 +27,6 @@ PUSHES = 60  # a round
 SECONDS = 10
 STACKS, FUNCTIONS = 4000, 3000
 GOAL = 1_700_000  # five times what Pyroscope 1.x took here
-
-
-def varint(number):
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7f | 0x80)
-        number >>= 7
-    return bytes(out + bytes([number]))
-
-
-def field(number, value):
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def make_stacks(chance):

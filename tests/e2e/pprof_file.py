@@ -4,7 +4,7 @@ field numbers, so that our encoder is not checked by our own decoder."""
 import gzip
 
 
-def _varint(data, at):
+def _read_varint(data, at):
     value = shift = 0
     while True:
         byte = data[at]
@@ -15,16 +15,33 @@ def _varint(data, at):
             return value, at
 
 
+def varint(number):
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7f | 0x80)
+        number >>= 7
+    return bytes(out + bytes([number]))
+
+
+def field(number, value):
+    """A field of a message, encoded; value is an int, bytes or a text."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
 def fields(data):
     """(number, value) of a message; value is an int or bytes."""
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = _read_varint(data, at)
         wire = key & 7
         if wire == 0:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
         elif wire == 2:
-            size, at = _varint(data, at)
+            size, at = _read_varint(data, at)
             value, at = data[at:at + size], at + size
             assert len(value) == size, "cut short"
         elif wire == 1:
@@ -39,7 +56,7 @@ def _packed(value):
         return [value]
     numbers, at = [], 0
     while at < len(value):
-        number, at = _varint(value, at)
+        number, at = _read_varint(value, at)
         numbers.append(number)
     return numbers
 

@@ -15,7 +15,7 @@ import urllib.parse
 import pytest
 
 from fleet import build_folder, program, wait_until
-from pprof_file import Pprof
+from pprof_file import Pprof, field, varint
 from secure_collector import SecureCollector
 
 HERE = pathlib.Path(__file__).parent
@@ -79,22 +79,6 @@ def stacks(collector, service, kind=CPU):
     answer = collector.api.fetch(f"/api/v1/merge?{query}")
     lines = (answer[1] if isinstance(answer, tuple) else answer).decode().splitlines()
     return {stack: int(value) for stack, value in (line.rsplit(" ", 1) for line in lines)}
-
-
-def varint(number):
-    number &= (1 << 64) - 1
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7f | 0x80)
-        number >>= 7
-    return bytes(out + bytes([number]))
-
-
-def field(number, value):
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def pprof(from_ns, seconds, samples):

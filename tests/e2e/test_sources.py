@@ -12,6 +12,7 @@ import urllib.parse
 import pytest
 
 from fleet import ROOT, Collector, program, unique, workload
+from pprof_file import field, varint
 from secure_collector import SecureCollector
 
 SECONDS = 2  # of the workload
@@ -74,21 +75,6 @@ def test_lines_stand_beside_their_text(tmp_path, start_agent):
 
 
 # ---- hostile paths and uploads -------------------------------------------------------------------
-
-
-def varint(number):
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7f | 0x80)
-        number >>= 7
-    return bytes(out + bytes([number]))
-
-
-def field(number, value):
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def pprof(places):
