@@ -16,10 +16,9 @@
 #include "agent/ship/sender.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/contract/label_names.h"
-#include "base/contract/profile_types.h"
 #include "base/log.h"
 #include "proto/rpc.h"
+#include "tests/fuzz/batch_of_one.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -107,25 +106,6 @@ static void set_answer(const uint8_t *bytes, size_t size)
 		 (int)(words < WORDS_BYTES ? words : WORDS_BYTES - 1), (const char *)bytes + 2);
 	answer.message = bytes + at;
 	answer.size = size - at;
-}
-
-static struct batch *batch_of_one(void)
-{
-	const struct batch_id id = { .agent = { 1, 2 }, .boot = { 3, 4 }, .sequence = 5 };
-	struct profile *profile = profile_new(20 * NS_PER_MS);
-	struct location location = { .id = { 1, 1 }, .kind = FRAME_KIND_NATIVE };
-	struct labels labels = { 0 };
-	uint32_t at = 0, series = 0, stack = 0;
-
-	profile->from_ns = 1700000000 * NS_PER_SECOND;
-	profile->to_ns = profile->from_ns + NS_PER_SECOND;
-	check(!profile_add_location(profile, &location, NULL, 0, &at) &&
-	      !labels_set(&labels, LABEL_SERVICE, "llm") &&
-	      !profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series) &&
-	      !profile_add_stack(profile, &at, 1, STACK_END_COMPLETE, &stack) &&
-	      !profile_add_sample(profile, series, stack, 85000000001, 10));
-	labels_deinit(&labels);
-	return batch_new(&id, profile);
 }
 
 /** What the sender does while the collector answers so. Returns how often it was asked. */

@@ -17,8 +17,7 @@
 #include "agent/ship/spool_folder.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/contract/label_names.h"
-#include "base/contract/profile_types.h"
+#include "tests/fuzz/batch_of_one.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -94,22 +93,9 @@ static void remove_all(void)
 /** A file with a batch as the agent writes it. */
 static void make_sound(void)
 {
-	const struct batch_id id = { .agent = { 1, 2 }, .boot = { 3, 4 }, .sequence = 5 };
-	struct profile *profile = profile_new(20 * NS_PER_MS);
-	struct location location = { .id = { 1, 1 }, .kind = FRAME_KIND_NATIVE };
-	struct labels labels = { 0 };
-	uint32_t at = 0, series = 0, stack = 0;
 	uint8_t header[SPOOL_FILE_HEADER_BYTES];
+	struct batch *batch = batch_of_one();
 
-	profile->from_ns = 1700000000 * NS_PER_SECOND;
-	profile->to_ns = profile->from_ns + NS_PER_SECOND;
-	check(!profile_add_location(profile, &location, NULL, 0, &at) &&
-	      !labels_set(&labels, LABEL_SERVICE, "llm") &&
-	      !profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series) &&
-	      !profile_add_stack(profile, &at, 1, STACK_END_COMPLETE, &stack) &&
-	      !profile_add_sample(profile, series, stack, 85000000001, 10));
-	labels_deinit(&labels);
-	struct batch *batch = batch_new(&id, profile);
 	check(batch && batch_pack(batch, NULL) == 0);
 	spool_file_encode_header(&batch->packed, batch->sample_count, header);
 	buffer_append(&sound, header, sizeof(header));
